@@ -7,7 +7,7 @@ import sys
 import torch
 import torch.distributed as dist
 
-#: Elements up to which a sum goes natively beside a switch of integers (kFewElements in
+#: Elements up to which a sum goes exactly beside a switch of integers (kFewElements in
 # backend/engine/paired_engine.h).
 FEW = 8192
 

@@ -27,7 +27,7 @@ namespace switchml {
   X(results_stale, "packets", "results with another sequence number than awaited")                                  \
   X(results_foreign, "packets", "frames of another session")                                                        \
   X(results_malformed, "packets", "frames that are not well-formed results")                                        \
-  X(results_damaged, "packets", "native results whose checksum does not hold")                                      \
+  X(results_damaged, "packets", "exact results whose checksum does not hold")                                      \
   X(witness_failures, "packets", "results that failed their witness")                                               \
   X(nonfinite_superblocks, "superblocks", "superblocks that held a NaN or an infinity")                             \
   X(window_reductions, "events", "times that the congestion window shrank")                                         \
@@ -50,7 +50,7 @@ namespace switchml {
   X(dropped_version, "packets", "another protocol version")                                \
   X(dropped_kind, "packets", "a kind that a switch does not take")                         \
   X(dropped_length, "packets", "payload of half a word or element, or above the job's")    \
-  X(dropped_checksum, "packets", "damaged: the checksum of a native packet does not hold") \
+  X(dropped_checksum, "packets", "damaged: the checksum of an exact packet does not hold") \
   X(dropped_session, "packets", "no such job or another epoch")                            \
   X(dropped_worker, "packets", "worker number out of range or not joined")                 \
   X(dropped_source, "packets", "source address is not the member's")                       \

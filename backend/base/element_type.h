@@ -7,7 +7,7 @@
 namespace switchml {
 
 /// Values are part of what ranks compare with each other: never renumber.
-enum class ElementType : uint8_t {  // [NATIVE-6]
+enum class ElementType : uint8_t {  // [EXACT-6]
   kFloat32 = 0,
   kFloat16 = 1,
   kBFloat16 = 2,

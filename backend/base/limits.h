@@ -12,9 +12,9 @@ namespace switchml {
 inline constexpr int kMaxWorkers = 128;       // [BASE-3]
 inline constexpr uint8_t kAllWorkers = 0xff;  // [PKT-7]
 static_assert(kMaxWorkers < kAllWorkers);
-/// Slots of a shard with which it has two streams; with fewer it has one. Of integers, and native.
+/// Slots of a shard with which it has two streams; with fewer it has one. Of integers, and exact.
 inline constexpr int kLeastSlotsForBulk = 64;  // [LANE-4]
-inline constexpr int kLeastNativeForBulk = 16;
+inline constexpr int kLeastExactForBulk = 16;
 /// Of one of a group's sessions, where it has several.
 inline constexpr uint32_t kMaxWeight = 1000;  // [SHARE-2]
 /// Jobs of one switch: the job field has 8 bits, 0 is no job.

@@ -23,7 +23,7 @@ bool integer_can(ReduceOp op, ElementType type) {
   return op == ReduceOp::kSum;
 }
 
-bool native_can(ReduceOp op, ElementType type) {  // [NATIVE-7]
+bool exact_can(ReduceOp op, ElementType type) {  // [EXACT-7]
   if (type == ElementType::kBool) return is_bitwise(op) || op == ReduceOp::kBarrier;
   return !is_bitwise(op) || !is_floating(type);
 }

@@ -7,8 +7,8 @@
 
 namespace switchml {
 
-/// Values are part of what ranks compare with each other and, up to 15, of native packets: never renumber.
-enum class ReduceOp : uint8_t {  // [NATIVE-7]
+/// Values are part of what ranks compare with each other and, up to 15, of exact packets: never renumber.
+enum class ReduceOp : uint8_t {  // [EXACT-7]
   kSum = 0,
   kMin = 1,
   kMax = 2,
@@ -31,9 +31,9 @@ inline constexpr bool sums_floats(ReduceOp op, ElementType type) { return op == 
 /// Whether a switch that adds integers takes it: sums of all types but float64 and bool; of these but int64 also the
 /// minimum and maximum.
 bool integer_can(ReduceOp op, ElementType type);
-/// Whether it is taken where all contributions are kept as they are, in memory or by a native aggregator: everything
+/// Whether it is taken where all contributions are kept as they are, in memory or by an exact aggregator: everything
 /// but bitwise operations on floats. Of bools SUM, MAX and OR are one operation, and so are PRODUCT, MIN and AND:
 /// whoever calls chooses kOr and kAnd.
-bool native_can(ReduceOp op, ElementType type);
+bool exact_can(ReduceOp op, ElementType type);
 
 }  // namespace switchml

@@ -100,7 +100,7 @@ class PythonController : public ControllerClient {
       question["slots"] = asked.slots;
       question["payload_bytes"] = asked.payload;
       question["queue_pairs"] = (asked.flags & wire::kOpenUnreliable) != 0;
-      question["native"] = (asked.flags & wire::kOpenNative) != 0;
+      question["exact"] = (asked.flags & wire::kOpenExact) != 0;
       question["replaces"] = py::make_tuple(int{replaced.job}, replaced.epoch, replaced.session_key);
       const py::dict answer = ask("open", question, deadline);
       wire::OpenReply granted;
@@ -108,7 +108,7 @@ class PythonController : public ControllerClient {
       granted.epoch = answer["epoch"].cast<uint32_t>();
       granted.job = answer["job"].cast<uint8_t>();
       const auto flag = [&](const char* name, uint8_t bit) { return answer[name].cast<bool>() ? bit : uint8_t{0}; };
-      granted.flags = flag("whole_chunks", wire::kOpenWholeChunks) | flag("native", wire::kOpenNative) |
+      granted.flags = flag("whole_chunks", wire::kOpenWholeChunks) | flag("exact", wire::kOpenExact) |
                       flag("tree", wire::kOpenTree);
       granted.slots = answer["slots"].cast<uint16_t>();
       granted.payload = answer["payload_bytes"].cast<uint32_t>();

@@ -1,4 +1,4 @@
-// The collectives that reduce nothing: through memory, or between hosts natively, where that can be; else by Gloo.
+// The collectives that reduce nothing: through memory, or between hosts by the engine, where that can be; else by Gloo.
 #include <algorithm>
 #include <cstring>
 #include <numeric>

@@ -44,7 +44,7 @@ std::shared_ptr<Session> GroupCore::session() const {
 }
 
 bool GroupCore::engine_can(ReduceOp op, ElementType type) const {
-  if (group_.size == 1) return native_can(op, type);
+  if (group_.size == 1) return exact_can(op, type);
   const std::shared_ptr<Session> held = session();
   return held ? held->can(op, type) : integer_can(op, type);
 }

@@ -51,7 +51,7 @@ std::optional<ReduceOp> engine_operation(const c10d::ReduceOp& op, at::ScalarTyp
   if (!element) return std::nullopt;
   if (op.op_ == c10d::ReduceOp::PREMUL_SUM && !is_floating(*element)) return std::nullopt;  // products are fractions
   const auto result = *element == ElementType::kBool ? operation_on_bools(op) : operation_on_numbers(op);
-  return result && native_can(*result, *element) ? result : std::nullopt;
+  return result && exact_can(*result, *element) ? result : std::nullopt;
 }
 
 const char* operation_name(const c10d::ReduceOp& op) {

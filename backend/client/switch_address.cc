@@ -95,9 +95,9 @@ Result<SwitchAddress> read_switch_address(const Blob& blob) {
   return place;
 }
 
-bool wants_native(const Config& config) { return !config.integers && config.controller.empty(); }
+bool wants_exact(const Config& config) { return !config.integers && config.controller.empty(); }
 
-bool may_take_tcp(const Config& config) { return config.transport == "auto" && wants_native(config); }
+bool may_take_tcp(const Config& config) { return config.transport == "auto" && wants_exact(config); }
 bool may_take_rdma(const Config& config) { return may_take_tcp(config) && config.faults.empty(); }
 
 PortWish card_wish(const Config& config) {
@@ -129,7 +129,7 @@ Result<std::vector<SwitchAddress>> named_switches(const Config& config, bool one
     return bad_switch(config, "names " + std::to_string(switches.size()) + " switches: allowed are up to " +
                                   std::to_string(kMaxWorkers));
   }
-  if (switches.size() > 1 && (!wants_native(config) || config.fallback)) {
+  if (switches.size() > 1 && (!wants_exact(config) || config.fallback)) {
     return bad_switch(config,
                       "names several switches, which neither add integers nor are replaced when one is lost: name one, "
                       "or leave SWITCHML_PRECISION and SWITCHML_ON_SWITCH_FAILURE as they are");

@@ -28,8 +28,8 @@ inline constexpr uint64_t kInvitations = 16;
 void write_switch_address(const SwitchAddress& place, Blob* blob);
 Result<SwitchAddress> read_switch_address(const Blob& blob);
 
-/// Whether sessions that are asked for without a controller are to be native ones, where a switch can.
-bool wants_native(const Config& config);
+/// Whether sessions that are asked for without a controller are to be exact ones, where a switch can.
+bool wants_exact(const Config& config);
 /// Whether the settings leave it to us to take TCP to other hosts. A chip, and so a controller, knows UDP alone.
 bool may_take_tcp(const Config& config);
 /// The same of a card.

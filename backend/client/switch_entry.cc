@@ -143,7 +143,7 @@ wire::Open open_like(const SessionParameters& session, uint64_t client_key) {
   asked.shards = static_cast<uint16_t>(session.shards);
   asked.slots = static_cast<uint16_t>(session.slots);
   asked.payload = static_cast<uint32_t>(session.payload_bytes);
-  if (session.native) asked.flags |= wire::kOpenNative;
+  if (session.exact) asked.flags |= wire::kOpenExact;
   asked.flags |= open_flag_of(session.switch_endpoint.carrier);
   return asked;
 }
@@ -180,7 +180,7 @@ Status read_grant(const Blob& blob, SessionParameters* session) {
   p.epoch = static_cast<uint32_t>(epoch);
   p.slots = static_cast<int>(slots);
   p.payload_bytes = payload;
-  p.native = (flags & wire::kOpenNative) != 0;
+  p.exact = (flags & wire::kOpenExact) != 0;
   p.tree = (flags & wire::kOpenTree) != 0;
   p.whole_chunks = (flags & wire::kOpenWholeChunks) != 0;
   p.lease = milliseconds(lease_ms);

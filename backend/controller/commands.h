@@ -34,8 +34,8 @@ struct Install {
   std::vector<uint32_t> members;
   std::vector<uint32_t> pages;
   std::optional<Uplink> uplink;
-  bool native = false;
-  uint64_t session_key = 0;  // of a native session's checksums
+  bool exact = false;
+  uint64_t session_key = 0;  // of an exact session's checksums
 };
 
 /// One end of an unreliable queue pair: how to reach it, and where to write.

@@ -53,14 +53,14 @@ wire::Open wire_form(const OpenRequest& request) {
   open.shards = static_cast<uint16_t>(request.shards);
   open.slots = static_cast<uint16_t>(request.slots);
   open.payload = request.payload_bytes;
-  if (request.native) open.flags |= wire::kOpenNative;
+  if (request.exact) open.flags |= wire::kOpenExact;
   return open;
 }
 
 // Windows that wait in one queue leave it in proportion to their sizes: a share has slots by its weight, all of them
 // together as many as were asked for.
 uint32_t slots_of_share(const Plan& plan, const OpenRequest& request) {
-  const uint64_t of_shard = request.native ? kLeastNativeForBulk : kLeastSlotsForBulk;
+  const uint64_t of_shard = request.exact ? kLeastExactForBulk : kLeastSlotsForBulk;
   uint64_t weights = 0;
   for (const PlannedShare& share : plan.shares) weights += share.weight;
   const uint64_t all = uint64_t{request.slots} * plan.shares.size();
@@ -325,7 +325,7 @@ std::vector<softswitch::GrantLimits> Sessions::limits(const OpenRequest& request
   softswitch::GrantLimits plenty;
   plenty.free_slot_memory_bytes = SIZE_MAX;
   plenty.max_payload_bytes = kMaxPayloadBytes;
-  plenty.native = true;
+  plenty.exact = true;
   if (request.owner.max_slots != 0) {
     const size_t page = largest_page(tree);
     const size_t left = request.owner.max_slots - std::min(request.owner.max_slots, slots_beside(request));
@@ -400,11 +400,11 @@ Install Sessions::install_at(const Session& session, const TreeNode& node) {  //
   install.slots = entry.slots();
   install.payload_bytes = entry.payload_bytes();
   install.members = session.tree.members(node);
-  install.native = entry.native();
-  if (install.native) install.session_key = entry.granted().session_key;
+  install.exact = entry.exact();
+  if (install.exact) install.session_key = entry.granted().session_key;
   install.pages = switches_[static_cast<size_t>(node.at)].take(
       session.id.job, session.id.epoch, install.slots,
-      SlotStore::slot_bytes(install.payload_bytes, install.native ? install.members.back() + 1 : 0),
+      SlotStore::slot_bytes(install.payload_bytes, install.exact ? install.members.back() + 1 : 0),
       install.members.size() * static_cast<size_t>(install.shards));
   if (node.parent == kNone) return install;
   const TreeNode& parent = session.tree.nodes[static_cast<size_t>(node.parent)];
@@ -433,8 +433,8 @@ OpenAnswer Sessions::answer(const Session& session, uint64_t ticket) const {
   OpenAnswer answer;
   answer.ticket = ticket;
   answer.granted = table_.find(session.id.job)->granted();
-  const bool native = (answer.granted.flags & wire::kOpenNative) != 0;
-  if (native && session.tree.nodes.size() > 1) answer.granted.flags |= wire::kOpenTree;  // [NTREE-1]
+  const bool exact = (answer.granted.flags & wire::kOpenExact) != 0;
+  if (exact && session.tree.nodes.size() > 1) answer.granted.flags |= wire::kOpenTree;  // [ETREE-1]
   answer.switch_addresses = addresses_of(session.ranks);
   return answer;
 }

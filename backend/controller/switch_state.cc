@@ -104,7 +104,7 @@ softswitch::GrantLimits SwitchState::limits(size_t members) const {
   limits.receive_buffer_bytes = can.receive_buffer_bytes;
   if (!can.any_payload) limits.payloads = can.payloads;
   limits.whole_chunks = can.whole_chunks;
-  limits.native = can.native;
+  limits.exact = can.exact;
   limits.members = members;
   limits.max_members = can.members;
   limits.page_slots = can.pages != 0 ? can.page_slots : 0;

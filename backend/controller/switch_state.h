@@ -34,7 +34,7 @@ struct Capabilities {
   std::string mac;
   size_t places = 0;    // of members of all sessions together, one for each shard of each; 0: no bound
   bool pairs = false;   // is the end of unreliable queue pairs
-  bool native = false;  // keeps contributions, and reduces elements of any type
+  bool exact = false;  // keeps contributions, and reduces elements of any type
 };
 
 /// What a session needs of a switch.

@@ -20,7 +20,7 @@ size_t uplink_payload(const Endpoint& address, const Link& link) {
   const bool version6 = to_literal(address).find(':') != std::string::npos;
   const size_t ip = version6 ? 40 : 20;
   constexpr size_t kUdp = 8;
-  const size_t headers = ip + kUdp + std::max(wire::kHeaderBytes, wire::kNativeHeaderBytes);
+  const size_t headers = ip + kUdp + std::max(wire::kHeaderBytes, wire::kExactHeaderBytes);
   return link.mtu > headers ? link.mtu - headers : 0;
 }
 

@@ -147,7 +147,7 @@ grpc::Status request_of(const v1::OpenRequest& message, controller::OpenRequest*
   out->slots = message.slots();
   out->payload_bytes = message.payload_bytes();
   out->pairs = message.queue_pairs();
-  out->native = message.native();
+  out->exact = message.exact();
   out->share = message.share();
   if (message.replaces().job() <= UINT8_MAX) {  // of another number there is none
     out->replaces = {static_cast<uint8_t>(message.replaces().job()), message.replaces().epoch()};
@@ -212,7 +212,7 @@ grpc::Status ControllerService::Open(grpc::ServerContext* context, const v1::Ope
   reply->set_slots(answer.granted.slots);
   reply->set_payload_bytes(answer.granted.payload);
   reply->set_whole_chunks((answer.granted.flags & wire::kOpenWholeChunks) != 0);
-  reply->set_native((answer.granted.flags & wire::kOpenNative) != 0);
+  reply->set_exact((answer.granted.flags & wire::kOpenExact) != 0);
   reply->set_tree((answer.granted.flags & wire::kOpenTree) != 0);
   reply->set_lease_ms(answer.granted.lease_ms);
   for (const Endpoint& address : answer.switch_addresses) reply->add_switch_addresses(to_string(address));

@@ -82,7 +82,7 @@ struct Caller {
       request.mutable_uplink()->set_worker(c.uplink->worker);
       *request.mutable_uplink()->mutable_parent() = message_of(c.uplink->parent);
     }
-    request.set_native(c.native);
+    request.set_exact(c.exact);
     request.set_session_key(c.session_key);
     v1::InstallReply reply;
     return stub.Install(&context, request, &reply);
@@ -146,7 +146,7 @@ controller::Capabilities capabilities_of(const v1::Capabilities& message) {
   can.mac = message.mac();
   can.places = message.places();
   can.pairs = message.pairs();
-  can.native = message.native();
+  can.exact = message.exact();
   return can;
 }
 

@@ -27,7 +27,7 @@ struct SlowWarning {
 
 struct EngineOptions {
   SessionParameters session;
-  /// Sessions with further aggregators, to which this one's collectives are shared out too. Native as it is, of the
+  /// Sessions with further aggregators, to which this one's collectives are shared out too. Exact as it is, of the
   /// same payload, ranks, shards and secret.
   std::vector<SessionParameters> others;
   /// Of a shard: to which of them it belongs, as on_switch_lost counts.
@@ -81,8 +81,8 @@ class Engine {
 
   /// Queues a collective. All ranks submit the same collectives in the same order; a rank that does not is found out by
   /// the witness and every rank gets kMismatch. Thread-safe; never blocks on the network. After a failure or abort()
-  /// `done` runs at once with the reason. Precondition: integer_can(op, type); in memory, and in a native session,
-  /// native_can(op, type).
+  /// `done` runs at once with the reason. Precondition: integer_can(op, type); in memory, and in an exact session,
+  /// exact_can(op, type).
   virtual void submit(Collective collective) = 0;
 
   /// A turn for the calling thread, where it can have one and nothing is under way; else null. Must end before the

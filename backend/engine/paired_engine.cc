@@ -39,9 +39,9 @@ void SharedFate::fail(const Status& status) {
   tell();
 }
 
-void SharedFate::bind(Engine& switched, Engine& native) {
+void SharedFate::bind(Engine& switched, Engine& exact) {
   const std::lock_guard<std::mutex> lock(mutex_);
-  engines_ = {&switched, &native};
+  engines_ = {&switched, &exact};
   if (!failure_.ok()) tell();
 }
 
@@ -57,33 +57,33 @@ void SharedFate::tell() {
 void PairedEngine::submit(Collective collective) {
   const std::lock_guard<std::mutex> lock(order_);
   if (!goes_to_switch(collective)) {
-    native_.submit(std::move(collective));
+    exact_.submit(std::move(collective));
     return;
   }
   Collective announced = announcement_of(collective);
   const auto both = std::make_shared<SharedCollective>(collective, 2);
   announced.done = collective.done = [both](const Status& outcome) { both->finish(outcome); };
-  native_.submit(std::move(announced));  // [PAIR-2]
+  exact_.submit(std::move(announced));  // [PAIR-2]
   switched_.submit(std::move(collective));
 }
 
 void PairedEngine::abort(const std::string& reason) {
   switched_.abort(reason);
-  native_.abort(reason);
+  exact_.abort(reason);
 }
 
 void PairedEngine::fail(const Status& status) {
   switched_.fail(status);
-  native_.fail(status);
+  exact_.fail(status);
 }
 
 Status PairedEngine::status() const {
   const Status status = switched_.status();
-  return status.ok() ? native_.status() : status;
+  return status.ok() ? exact_.status() : status;
 }
 
 const WorkerCounters& PairedEngine::counters(int shard) const {
-  return shard < switched_.shards() ? switched_.counters(shard) : native_.counters(shard - switched_.shards());
+  return shard < switched_.shards() ? switched_.counters(shard) : exact_.counters(shard - switched_.shards());
 }
 
 }  // namespace switchml

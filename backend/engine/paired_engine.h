@@ -1,5 +1,5 @@
 // Two engines of one group as one: large sums that a switch of integers can add go through that switch, and everything
-// else goes natively, through aggregators on the ranks' hosts. What goes through the switch is announced natively, so
+// else goes exactly, through aggregators on the ranks' hosts. What goes through the switch is announced exactly, so
 // that all calls have one order, and ranks that disagree find out whichever engine each of them chose.
 #pragma once
 
@@ -14,7 +14,7 @@
 
 namespace switchml {
 
-/// Elements up to which a sum goes natively though the switch could add it. One of few is mostly a metric, a loss or a
+/// Elements up to which a sum goes exactly though the switch could add it. One of few is mostly a metric, a loss or a
 /// norm, whose elements differ so much in size that a block of integers would lose some of them.
 constexpr size_t kFewElements = 8192;  // [PAIR-1]
 
@@ -27,7 +27,7 @@ class SharedFate {
   /// One of them has failed; from a thread of its own too. The first failure counts.
   void fail(const Status& status);
   /// Those that fail then, borrowed until forget(); at once if one has failed before.
-  void bind(Engine& switched, Engine& native);
+  void bind(Engine& switched, Engine& exact);
   /// Returns when no engine is touched any more.
   void forget();
 
@@ -40,24 +40,24 @@ class SharedFate {
   std::vector<Engine*> engines_;
 };
 
-/// The pair. Borrows both engines; `switched` adds integers, `native` takes everything. The counters of `switched` come
+/// The pair. Borrows both engines; `switched` adds integers, `exact` takes everything. The counters of `switched` come
 /// first.
 class PairedEngine final : public Engine {
  public:
-  PairedEngine(Engine& switched, Engine& native) : switched_(switched), native_(native) {}
+  PairedEngine(Engine& switched, Engine& exact) : switched_(switched), exact_(exact) {}
 
   void submit(Collective collective) override;
   void abort(const std::string& reason) override;
   void fail(const Status& status) override;
 
   Status status() const override;
-  int shards() const override { return switched_.shards() + native_.shards(); }
+  int shards() const override { return switched_.shards() + exact_.shards(); }
   const WorkerCounters& counters(int shard) const override;
-  size_t memory_bytes() const override { return switched_.memory_bytes() + native_.memory_bytes(); }
+  size_t memory_bytes() const override { return switched_.memory_bytes() + exact_.memory_bytes(); }
 
  private:
   Engine& switched_;
-  Engine& native_;
+  Engine& exact_;
   std::mutex order_;  // of calls: the same in both
 };
 

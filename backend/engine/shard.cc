@@ -23,7 +23,7 @@ size_t frame_stride(const SessionParameters& session) {
 }
 
 std::unique_ptr<Format> make_format(const SessionParameters& session, bool keep_results, WorkerCounters& counters) {
-  if (session.native) return std::make_unique<ExactFormat>(session, keep_results, counters);
+  if (session.exact) return std::make_unique<ExactFormat>(session, keep_results, counters);
   return std::make_unique<IntegerFormat>(session, counters);
 }
 

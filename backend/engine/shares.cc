@@ -18,14 +18,14 @@ constexpr size_t kGrain = 64;         // bytes: a cache line, and whole elements
 }  // namespace
 
 Shares::Shares(const std::vector<SessionParameters>& sessions, int shards)
-    : native_(sessions.front().native),
+    : exact_(sessions.front().exact),
       workers_(sessions.front().workers),
       shards_(static_cast<size_t>(shards)),
       payload_bytes_(sessions.front().payload_bytes),
       least_chunk_bytes_(sessions.front().least_chunk_bytes) {
   for (const SessionParameters& session : sessions) {
     // [SHARE-1]
-    SWITCHML_ASSERT(session.native == native_ && session.payload_bytes == payload_bytes_ && session.weight > 0);
+    SWITCHML_ASSERT(session.exact == exact_ && session.payload_bytes == payload_bytes_ && session.weight > 0);
     weights_.insert(weights_.end(), shards_, session.weight);  // [SHARE-2]
     beside_.insert(beside_.end(), shards_, session.beside);
   }
@@ -38,7 +38,7 @@ void Shares::set_weights(const std::vector<uint32_t>& weights) {
 
 size_t Shares::chunk_bytes(const Collective& collective) const {
   // [NCHUNK-4]
-  if (!native_ || least_chunk_bytes_ == 0 || collective.stream == StreamChoice::kShort) return payload_bytes_;
+  if (!exact_ || least_chunk_bytes_ == 0 || collective.stream == StreamChoice::kShort) return payload_bytes_;
   const size_t chunks = collective.stream == StreamChoice::kBulk ? kChunksOfPiece : kChunksOfTensor;  // [NCHUNK-2]
   const size_t bytes = total(collective) * element_bytes(collective.type) / (weights_.size() * chunks);
   // [NCHUNK-1]
@@ -48,8 +48,8 @@ size_t Shares::chunk_bytes(const Collective& collective) const {
 std::vector<ShardPart> Shares::next(const Collective& collective) {
   const size_t shards = weights_.size();
   const size_t bytes = chunk_bytes(collective);
-  const size_t span = elements_per_span(collective.type, bytes, native_);
-  if (!native_) return of_integers(collective, bytes);
+  const size_t span = elements_per_span(collective.type, bytes, exact_);
+  if (!exact_) return of_integers(collective, bytes);
   std::vector<ShardPart> parts;
   size_t& turn = turn_[static_cast<size_t>(collective.stream)];  // [SHARE-7]
   const size_t home = std::exchange(turn, (turn + 1) % shards);  // [SHARE-6]
@@ -74,7 +74,7 @@ std::vector<ShardPart> Shares::next(const Collective& collective) {
 }
 
 std::vector<ShardPart> Shares::of_integers(const Collective& collective, size_t bytes) const {
-  const size_t span = elements_per_span(collective.type, bytes, native_);
+  const size_t span = elements_per_span(collective.type, bytes, exact_);
   const uint64_t all = std::accumulate(weights_.begin(), weights_.end(), uint64_t{0});
   SWITCHML_ASSERT(all > 0);
   const size_t chunks = (collective.count + span - 1) / span;
@@ -120,7 +120,7 @@ std::vector<uint32_t> Shares::weights_for(const Collective& collective, size_t c
 }
 
 std::vector<ShardPart> Shares::by_owner(const Collective& collective, size_t home, size_t bytes) const {
-  const size_t span = elements_per_span(collective.type, bytes, native_);
+  const size_t span = elements_per_span(collective.type, bytes, exact_);
   std::vector<ShardPart> parts;
   size_t begin = 0;
   for (size_t i = 0; i < weights_.size(); ++i) {

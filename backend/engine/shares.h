@@ -19,11 +19,11 @@ struct ShardPart {
 
 class Shares {
  public:
-  /// `sessions`: of one payload, each with `shards` shards of this engine and its weight; all native, or none.
+  /// `sessions`: of one payload, each with `shards` shards of this engine and its weight; all exact, or none.
   Shares(const std::vector<SessionParameters>& sessions, int shards);
 
   /// The shards that take part in the next collective, and with what; shard number s of session a is a * shards + s.
-  /// Integers: all of them, in parts in proportion to the weights. Native: in proportion to the weights, in whole
+  /// Integers: all of them, in parts in proportion to the weights. Exact: in proportion to the weights, in whole
   /// chunks. Who would take nothing is left out, but one, whose turn it is, always takes part, so that ranks that
   /// disagree meet there. A barrier concerns all. All ranks must ask for the same collectives in the same order, for
   /// each stream that was chosen. Of aggregators beside workers, those of one that alone gives or gets more than a
@@ -46,7 +46,7 @@ class Shares {
   std::vector<ShardPart> of_integers(const Collective& collective, size_t bytes) const;
   std::vector<ShardPart> by_owner(const Collective& collective, size_t home, size_t bytes) const;
 
-  const bool native_;
+  const bool exact_;
   const int workers_;
   const size_t shards_;
   const size_t payload_bytes_;

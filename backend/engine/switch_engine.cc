@@ -126,8 +126,8 @@ class EngineImpl final : public SwitchEngine {
 
   void submit(Collective collective) override {
     SWITCHML_ASSERT(collective.movement == Movement::kNone ||
-                    (options_.session.native && options_.session.workers > 1 && !collective.arrange));
-    SWITCHML_ASSERT((options_.session.native ? native_can : integer_can)(collective.op, collective.type));
+                    (options_.session.exact && options_.session.workers > 1 && !collective.arrange));
+    SWITCHML_ASSERT((options_.session.exact ? exact_can : integer_can)(collective.op, collective.type));
     if (options_.session.workers == 1 && status().ok()) {
       complete_alone(collective);
       return;

@@ -11,11 +11,11 @@ namespace switchml {
 
 namespace {
 
-uint16_t kind_of(const wire::NativeHeader& header) {
+uint16_t kind_of(const wire::ExactHeader& header) {
   return static_cast<uint16_t>(header.type << 12 | header.operation << 8 | header.divisor);
 }
 
-void set_kind(wire::NativeHeader* header, uint16_t kind) {
+void set_kind(wire::ExactHeader* header, uint16_t kind) {
   header->type = static_cast<uint8_t>(kind >> 12);
   header->operation = static_cast<uint8_t>(kind >> 8 & 0xf);
   header->divisor = static_cast<uint8_t>(kind);
@@ -30,7 +30,7 @@ struct Inputs {
 Inputs inputs_of(const SlotUse& use, SlotStore* store, const Arrival& last) {
   Inputs inputs;
   for (int worker = 0; worker <= use.contributed.highest(); ++worker) {
-    if (!use.with_elements.test(worker)) continue;  // [NATIVE-17]
+    if (!use.with_elements.test(worker)) continue;  // [EXACT-17]
     const auto number = static_cast<uint8_t>(worker);
     inputs.elements[static_cast<size_t>(inputs.count++)] =
         number == last.worker ? last.payload : store->kept(last.slot, number);
@@ -41,11 +41,11 @@ Inputs inputs_of(const SlotUse& use, SlotStore* store, const Arrival& last) {
 }  // namespace
 
 wire::ParseError ExactAggregator::parse(const uint8_t* frame, size_t size, bool is_result, Arrival* out) const {
-  wire::NativePacket packet;
-  const wire::Kind expected = is_result ? wire::Kind::kNativeResult : wire::Kind::kNativeContribution;
-  const wire::ParseError error = wire::parse_native(frame, size, expected, &packet);
+  wire::ExactPacket packet;
+  const wire::Kind expected = is_result ? wire::Kind::kExactResult : wire::Kind::kExactContribution;
+  const wire::ParseError error = wire::parse_exact(frame, size, expected, &packet);
   if (error != wire::ParseError::kNone) return error;
-  const wire::NativeHeader& header = packet.header;
+  const wire::ExactHeader& header = packet.header;
   *out = arrival_of(header);
   out->kind = kind_of(header);
   out->check = header.call;
@@ -57,13 +57,13 @@ wire::ParseError ExactAggregator::parse(const uint8_t* frame, size_t size, bool 
 }
 
 bool ExactAggregator::is_intact(const uint8_t* frame, size_t size, wire::ChecksumRule rule) const {
-  return wire::native_intact(frame, size, rule);  // [NATIVE-15]
+  return wire::exact_intact(frame, size, rule);  // [EXACT-15]
 }
 
 // Both versions of a slot share the room where contributions are kept: what is added to the older use, which no worker
 // waits for any more, would lie in the newer one's place.
 bool ExactAggregator::is_overtaken(const SlotUse& other, const Arrival& arrival) const {
-  return other.pair.epoch == arrival.epoch && wire::newer_seq(other.pair.seq, arrival.seq);  // [NATIVE-16]
+  return other.pair.epoch == arrival.epoch && wire::newer_seq(other.pair.seq, arrival.seq);  // [EXACT-16]
 }
 
 void ExactAggregator::add(const Arrival& arrival, bool is_first, SlotUse* use, SlotStore* store) const {
@@ -71,15 +71,15 @@ void ExactAggregator::add(const Arrival& arrival, bool is_first, SlotUse* use, S
     use->check = arrival.check;
     use->kind = arrival.kind;
   }
-  if ((arrival.flags & wire::kFlagNoElements) != 0) use->want_none.insert(arrival.worker);  // [NATIVE-18]
-  use->disagree |= arrival.check != use->check || arrival.kind != use->kind;                // [NATIVE-20]
-  use->disagree |= (arrival.flags & wire::kFlagDisagree) != 0;                              // [NTREE-3]
+  if ((arrival.flags & wire::kFlagNoElements) != 0) use->want_none.insert(arrival.worker);  // [EXACT-18]
+  use->disagree |= arrival.check != use->check || arrival.kind != use->kind;                // [EXACT-20]
+  use->disagree |= (arrival.flags & wire::kFlagDisagree) != 0;                              // [ETREE-3]
   if (arrival.target) {
     store->target(arrival.slot, arrival.worker) = *arrival.target;
     use->with_target.insert(arrival.worker);
   }
   if (arrival.bytes == 0) return;
-  use->disagree |= use->bytes != 0 && arrival.bytes != use->bytes;  // [NATIVE-20]
+  use->disagree |= use->bytes != 0 && arrival.bytes != use->bytes;  // [EXACT-20]
   use->bytes = std::max(use->bytes, static_cast<uint32_t>(arrival.bytes));
   use->with_elements.insert(arrival.worker);
 }
@@ -91,12 +91,12 @@ void ExactAggregator::keep(const Arrival& arrival, SlotStore* store) const {
 
 void ExactAggregator::complete(const Arrival& last, SlotUse* use, SlotStore* store, wire::ChecksumRule rule,
                                std::optional<uint8_t> uplink) const {
-  const wire::Kind kind = uplink ? wire::Kind::kNativeContribution : wire::Kind::kNativeResult;  // [NTREE-2]
-  auto header = outcome_of<wire::NativeHeader>(last, kind, uplink);
+  const wire::Kind kind = uplink ? wire::Kind::kExactContribution : wire::Kind::kExactResult;  // [ETREE-2]
+  auto header = outcome_of<wire::ExactHeader>(last, kind, uplink);
   header.flags = use->disagree ? wire::kFlagDisagree : uint8_t{0};
   if (uplink && use->want_none == use->contributed) header.flags |= wire::kFlagNoElements;
   header.call = use->check;
-  set_kind(&header, use->kind);  // [NATIVE-19]
+  set_kind(&header, use->kind);  // [EXACT-19]
   if (use->disagree) use->bytes = 0;
   uint8_t* payload = store->payload(last.slot, last.seq);
   if (use->bytes > 0) {
@@ -105,31 +105,31 @@ void ExactAggregator::complete(const Arrival& last, SlotUse* use, SlotStore* sto
     const uint32_t divisor = uplink ? 1 : header.divisor;  // the root divides
     const quant::Reduction reduction{static_cast<ReduceOp>(header.operation), type, divisor};
     quant::reduce(reduction, inputs.elements.data(), inputs.count, use->bytes / element_bytes(type),
-                  payload);  // [NATIVE-17]
+                  payload);  // [EXACT-17]
   }
-  wire::seal_native(header, rule, payload - wire::kNativeHeaderBytes, use->bytes);
+  wire::seal_exact(header, rule, payload - wire::kExactHeaderBytes, use->bytes);
   use->complete = true;
   if (uplink) return;
-  if (!(use->want_none == WorkerSet{})) wire::seal_native(header, rule, payload - SlotStore::kHeadRoom, 0);
+  if (!(use->want_none == WorkerSet{})) wire::seal_exact(header, rule, payload - SlotStore::kHeadRoom, 0);
   if (!(use->with_target == WorkerSet{})) {
     header.flags |= wire::kFlagTarget;
-    wire::seal_native(header, rule, payload - SlotStore::kTargetHead, 0);
+    wire::seal_exact(header, rule, payload - SlotStore::kTargetHead, 0);
   }
 }
 
-// [NATIVE-13, NTREE-4]
+// [EXACT-13, ETREE-4]
 SwitchFrame ExactAggregator::repeated_frame(const SlotUse& use, const uint8_t* payload, uint8_t worker, size_t,
                                             bool is_leaf) const {
   return !is_leaf && use.want_none.test(worker) ? bare_frame(payload) : whole_frame(use, payload);
 }
 
-// The use says which members want none. [NTREE-5]
+// The use says which members want none. [ETREE-5]
 bool ExactAggregator::hands_on(const SlotUse& use, const Arrival& result) const {
   return use.holds(result.epoch, result.seq) && use.complete;
 }
 
 void ExactAggregator::make_bare_frame(const uint8_t* result, wire::ChecksumRule rule, uint8_t* payload) const {
-  wire::seal_native(wire::read_native_header(result), rule, payload - SlotStore::kHeadRoom, 0);
+  wire::seal_exact(wire::read_exact_header(result), rule, payload - SlotStore::kHeadRoom, 0);
 }
 
 }  // namespace switchml

@@ -1,5 +1,5 @@
 // What one contribution does to the use of a slot of an exact session: it is kept until the last one has come, then all
-// are reduced at once (quant/reduction.h) [NATIVE-17, NATIVE-20]. So sums of floats are exact, and rounded once at each
+// are reduced at once (quant/reduction.h) [EXACT-17, EXACT-20]. So sums of floats are exact, and rounded once at each
 // switch of a tree.
 #pragma once
 
@@ -9,7 +9,7 @@ namespace switchml {
 
 class ExactAggregator final : public Aggregator {
  public:
-  size_t header_bytes() const override { return wire::kNativeHeaderBytes; }
+  size_t header_bytes() const override { return wire::kExactHeaderBytes; }
   wire::ParseError parse(const uint8_t* frame, size_t size, bool is_result, Arrival* out) const override;
   bool is_intact(const uint8_t* frame, size_t size, wire::ChecksumRule rule) const override;
   bool is_overtaken(const SlotUse& other, const Arrival& arrival) const override;

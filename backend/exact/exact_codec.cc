@@ -21,7 +21,7 @@ ElementRange common(ElementRange a, ElementRange b) {
 }  // namespace
 
 bool ExactCodec::divides_parts() const {
-  // [NLANE-8, NTREE-6]
+  // [ELANE-8, ETREE-6]
   return collective_.type == ElementType::kFloat16 && collective_.op == ReduceOp::kSum && collective_.divisor > 1 &&
          (tree_ || !collective_.inputs.empty());
 }
@@ -48,7 +48,7 @@ size_t ExactCodec::encode(ElementRange range, uint8_t* out) const {
     inputs[i] = static_cast<const uint8_t*>(alone ? collective_.input : collective_.inputs[i]) + range.begin * size;
   }
   const quant::Reduction reduction{collective_.op, collective_.type, divides_parts() ? collective_.divisor : 1};
-  quant::reduce(reduction, inputs.data(), static_cast<int>(count), range.count, out);  // [NLANE-7]
+  quant::reduce(reduction, inputs.data(), static_cast<int>(count), range.count, out);  // [ELANE-7]
   return bytes;
 }
 

@@ -1,4 +1,4 @@
-// The elements of a collective in the chunks of a native session: as they are, from the tensor to the frame and back. A
+// The elements of a collective in the chunks of an exact session: as they are, from the tensor to the frame and back. A
 // worker that speaks for several ranks sends what they make together, rounded to their type. Free of I/O and state.
 #pragma once
 

@@ -52,7 +52,7 @@ bool is_placed(const InFlight& flight, const ResultView& result) {
 
 }  // namespace
 
-static_assert(wire::kHeaderOffsetFlags == wire::kNativeHeaderOffsetFlags);  // where a repeated packet says so
+static_assert(wire::kHeaderOffsetFlags == wire::kExactHeaderOffsetFlags);  // where a repeated packet says so
 
 std::vector<LaneShape> ExactFormat::lanes() const {
   const LaneSlots slots = session_.lanes_per_shard();
@@ -68,12 +68,12 @@ std::unique_ptr<Task> ExactFormat::begin(uint64_t serial, std::shared_ptr<Shared
 }
 
 Format::Next ExactFormat::next(Task& task, const LaneShape& lane) {
-  if (lane.stream == Task::Stream::kShort && !task.announced) return Next::kAnnouncement;  // [NLANE-5]
+  if (lane.stream == Task::Stream::kShort && !task.announced) return Next::kAnnouncement;  // [ELANE-5]
   return task.stream == lane.stream && exact(task).has_chunks_left() ? Next::kElements : Next::kNothing;
 }
 
 std::optional<Chunk> ExactFormat::take(Task& task, const LaneShape& lane) {
-  if (next(task, lane) == Next::kElements) return Chunk{Stage::kData, 0, exact(task).take()};  // [NLANE-4]
+  if (next(task, lane) == Next::kElements) return Chunk{Stage::kData, 0, exact(task).take()};  // [ELANE-4]
   task.announced = true;
   return Chunk{Stage::kAnnounced, 0, {}};
 }
@@ -88,7 +88,7 @@ void ExactFormat::encode(InFlight& flight, Transport& link) {
     place(flight, wants_result, link);
     flight.sent_bytes = flight.elements != nullptr
                             ? codec.bytes(flight.range)
-                            : codec.encode(flight.range, flight.frame + wire::kNativeHeaderBytes);
+                            : codec.encode(flight.range, flight.frame + wire::kExactHeaderBytes);
   }
   seal(flight, wants_result);
 }
@@ -103,17 +103,17 @@ void ExactFormat::place(InFlight& flight, bool wants_result, Transport& link) co
   const uint8_t* target = wants_result ? codec.target(flight.range) : nullptr;
   const auto reached = target != nullptr ? link.queue_pairs()->target_of(target, bytes) : std::nullopt;
   if (!reached) return;
-  wire::write_target(*reached, flight.frame + wire::kNativeHeaderBytes - wire::kTargetBytes);
+  wire::write_target(*reached, flight.frame + wire::kExactHeaderBytes - wire::kTargetBytes);
   flight.has_target = true;
 }
 
 // Once the result may be there, nothing else is: a repeat names no target. Its header lies in front of the other one,
 // which a card may still read. [RDMA-8]
 const uint8_t* ExactFormat::without_target(const InFlight& flight) const {
-  uint8_t* const head = flight.frame - wire::kTargetBytes - wire::kNativeHeaderBytes;
-  wire::NativeHeader header = wire::read_native_header(flight.frame - wire::kTargetBytes);
+  uint8_t* const head = flight.frame - wire::kTargetBytes - wire::kExactHeaderBytes;
+  wire::ExactHeader header = wire::read_exact_header(flight.frame - wire::kTargetBytes);
   header.flags = static_cast<uint8_t>((header.flags & ~wire::kFlagTarget) | wire::kFlagRepeat);
-  wire::seal_native(header, session_.checksum_rule(), head, flight.sent_bytes);
+  wire::seal_exact(header, session_.checksum_rule(), head, flight.sent_bytes);
   return head;
 }
 
@@ -126,17 +126,17 @@ TxFrame ExactFormat::frame_of(const InFlight& flight, bool is_repeat) const {
   if (flight.elements == nullptr && names_target == flight.has_target) return frame;  // all of it lies together
   const auto rest = static_cast<uint32_t>(flight.sent_bytes);
   frame.size -= rest;
-  frame.rest = flight.elements != nullptr ? flight.elements : flight.frame + wire::kNativeHeaderBytes;
+  frame.rest = flight.elements != nullptr ? flight.elements : flight.frame + wire::kExactHeaderBytes;
   frame.rest_size = rest;
   return frame;
 }
 
 void ExactFormat::seal(InFlight& flight, bool wants_result) const {
   const Collective& collective = flight.task->collective();
-  flight.call = call_of(flight, 0);  // [NRES-1]
-  wire::NativeHeader header;
+  flight.call = call_of(flight, 0);  // [ERES-1]
+  wire::ExactHeader header;
   header.version = wire::kVersion;
-  header.kind = static_cast<uint8_t>(wire::Kind::kNativeContribution);
+  header.kind = static_cast<uint8_t>(wire::Kind::kExactContribution);
   header.flags = wants_result ? uint8_t{0} : wire::kFlagNoElements;  // [MOVED-7]
   header.job = session_.job;
   header.worker = static_cast<uint8_t>(session_.worker);
@@ -149,34 +149,34 @@ void ExactFormat::seal(InFlight& flight, bool wants_result) const {
   header.call = flight.call;
   if (flight.has_target) header.flags |= wire::kFlagTarget;
   uint8_t* const head = flight.frame - (flight.has_target ? wire::kTargetBytes : 0);
-  wire::seal_native(header, session_.checksum_rule(), head, flight.sent_bytes);
+  wire::seal_exact(header, session_.checksum_rule(), head, flight.sent_bytes);
 }
 
 // The checksum covers all.
 void ExactFormat::readdress(const InFlight& flight) const {
-  wire::NativeHeader header = wire::read_native_header(flight.frame);
+  wire::ExactHeader header = wire::read_exact_header(flight.frame);
   header.job = session_.job;
   header.epoch = session_.epoch;
-  wire::seal_native(header, session_.checksum_rule(), flight.frame, flight.sent_bytes);
+  wire::seal_exact(header, session_.checksum_rule(), flight.frame, flight.sent_bytes);
 }
 
 Format::Parsed ExactFormat::parse(const uint8_t* frame, size_t size, ResultView* result) const {
-  wire::NativePacket packet;
-  if (wire::parse_native(frame, size, wire::Kind::kNativeResult, &packet) != wire::ParseError::kNone ||
-      packet.bytes > session_.payload_bytes || packet.header.worker != kAllWorkers) {  // [NATIVE-14]
+  wire::ExactPacket packet;
+  if (wire::parse_exact(frame, size, wire::Kind::kExactResult, &packet) != wire::ParseError::kNone ||
+      packet.bytes > session_.payload_bytes || packet.header.worker != kAllWorkers) {  // [EXACT-14]
     return Parsed::kMalformed;
   }
-  const wire::NativeHeader& header = packet.header;
+  const wire::ExactHeader& header = packet.header;
   if (header.job != session_.job || header.epoch != session_.epoch) return Parsed::kForeign;
-  if (!wire::native_intact(frame, size, session_.checksum_rule())) return Parsed::kDamaged;  // [NATIVE-15, NRES-2]
+  if (!wire::exact_intact(frame, size, session_.checksum_rule())) return Parsed::kDamaged;  // [EXACT-15, ERES-2]
   *result = {header.slot, header.seq, header.flags, header.call, packet.elements, packet.bytes};
   return Parsed::kResult;
 }
 
 Format::Verdict ExactFormat::judge(const InFlight& flight, const ResultView& result) const {
   const bool disagree = (result.flags & wire::kFlagDisagree) != 0 || result.check != flight.call;
-  if (disagree) return Verdict::kDisagrees;  // [NRES-3]
-  // [NRES-2]
+  if (disagree) return Verdict::kDisagrees;  // [ERES-3]
+  // [ERES-2]
   return result.bytes == (is_placed(flight, result) ? 0 : flight.result_bytes) ? Verdict::kHolds : Verdict::kMalformed;
 }
 

@@ -15,7 +15,7 @@ constexpr Duration kLeaveTime = milliseconds(200);
 
 std::string described(const SessionParameters& session) {
   return std::to_string(session.slots) + " slots of " + std::to_string(session.payload_bytes) + " bytes" +
-         (session.whole_chunks ? ", whole payloads only" : "") + (session.native ? "" : " of integers");
+         (session.whole_chunks ? ", whole payloads only" : "") + (session.exact ? "" : " of integers");
 }
 
 }  // namespace
@@ -78,7 +78,7 @@ Status Failback::read(const Blob& offer, SessionParameters* session) const {
   if (status.ok()) status = read_grant(offer, session);
   if (!status.ok()) return status;
   if (session->slots == lost_.slots && session->payload_bytes == lost_.payload_bytes &&  // [MOVE-2]
-      session->whole_chunks == lost_.whole_chunks && session->native == lost_.native) {
+      session->whole_chunks == lost_.whole_chunks && session->exact == lost_.exact) {
     return {};
   }
   return {Code::kMismatch, "switch " + session->switch_name + " grants " + described(*session) +

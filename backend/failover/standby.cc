@@ -109,11 +109,11 @@ Status Standby::share_session() {
   const auto granted = channel_.hear_blob(topic("session"), 0);
   if (!granted.ok()) return granted.status();
   const bool whole_chunks = session_.whole_chunks;  // what is in flight is so
-  const bool native = session_.native;
+  const bool exact = session_.exact;
   if (Status status = read_grant(granted.value(), &session_); !status.ok()) return status;
   session_.whole_chunks = whole_chunks;  // [MOVE-2]
   session_.controlled = false;
-  if (session_.native == native) return {};
+  if (session_.exact == exact) return {};
   return {Code::kMismatch, "the ranks' own switches add otherwise: install the same switchml on all ranks"};
 }
 

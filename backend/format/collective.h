@@ -55,7 +55,7 @@ struct Collective {
   void* output = nullptr;
   size_t output_begin = 0;
   size_t output_end = 0;
-  /// Other than kNone: `type` is kUInt8, and `op` is kSum. In a native session, or in memory; there alone with
+  /// Other than kNone: `type` is kUInt8, and `op` is kSum. In an exact session, or in memory; there alone with
   /// `arrange`.
   Movement movement = Movement::kNone;
   /// Of a broadcast or a scatter: who has an input, or inputs. Of a reduction: who alone wants the result, or -1.

@@ -29,7 +29,7 @@ struct Route {
   uint64_t tree_id = 0;     // of switches that a controller has planned, each tree another one; 0: not planned
 };
 
-/// How a shard's slots are shared out among its lanes, which take them in this order. In a native session data lanes
+/// How a shard's slots are shared out among its lanes, which take them in this order. In an exact session data lanes
 /// announce too, and there are no others.
 struct LaneSlots {
   int calls = 1;       // announce collectives, agree on exponents
@@ -38,16 +38,16 @@ struct LaneSlots {
   int bulk_data = 0;
 
   /// Of `slots` slots, at least 2. Where there are few, all collectives share two lanes.
-  static LaneSlots of(int slots, bool native = false) {
-    if (native) return of_native(slots);
+  static LaneSlots of(int slots, bool exact = false) {
+    if (exact) return of_exact(slots);
     if (slots < 8) return {1, slots - 1, 0, 0};  // [LANE-1]
     if (slots < kLeastSlotsForBulk) return {slots / 4, slots - slots / 4, 0, 0};
     const int part = std::min(slots / 16, 16);
     return {3 * part, part, part, slots - 5 * part};  // [LANE-1]
   }
-  static LaneSlots of_native(int slots) {
-    if (slots < kLeastNativeForBulk) return {0, slots, 0, 0};
-    const int part = std::clamp(slots / 8, 4, 32);  // [NLANE-1]
+  static LaneSlots of_exact(int slots) {
+    if (slots < kLeastExactForBulk) return {0, slots, 0, 0};
+    const int part = std::clamp(slots / 8, 4, 32);  // [ELANE-1]
     return {0, part, 0, slots - part};
   }
   bool has_bulk() const { return bulk_data > 0; }
@@ -63,21 +63,21 @@ struct SessionParameters : Route {
   int shards = 1;
   int slots = 8;  // of all shards together, a multiple of `shards`
   size_t payload_bytes = 1024;
-  /// Native: tensors for which the payload is large travel in smaller chunks, down to so many bytes
+  /// Exact: tensors for which the payload is large travel in smaller chunks, down to so many bytes
   /// (Shares::chunk_bytes); 0: all chunks are as large as the payload.
   size_t least_chunk_bytes = 0;
   uint32_t weight = 1;          // of the aggregator, where there are several
   int beside = -1;              // which worker the aggregator shares a host with; -1: none
-  bool native = false;          // elements travel as they are; else as integers
-  bool tree = false;            // native: several switches add, and each rounds
+  bool exact = false;          // elements travel as they are; else as integers
+  bool tree = false;            // exact: several switches add, and each rounds
   bool whole_chunks = false;    // the switch takes no words or a whole payload: shorter chunks are filled with zeros
   uint64_t secret[2] = {0, 0};  // of the ranks alone: keys the witness
 
   int slots_per_shard() const { return slots / shards; }  // [SHARD-1]
-  LaneSlots lanes_per_shard() const { return LaneSlots::of(slots_per_shard(), native); }
-  /// Native: what its packets are checked by.
+  LaneSlots lanes_per_shard() const { return LaneSlots::of(slots_per_shard(), exact); }
+  /// Exact: what its packets are checked by.
   wire::ChecksumRule checksum_rule() const { return {session_key, switch_endpoint.carrier != Carrier::kRdma}; }
-  size_t header_bytes() const { return native ? wire::kNativeHeaderBytes : wire::kHeaderBytes; }
+  size_t header_bytes() const { return exact ? wire::kExactHeaderBytes : wire::kHeaderBytes; }
   int contributing_ranks() const { return ranks == 0 ? workers : ranks; }  // [WORD-8]
   std::string name_of(int number) const {
     const auto i = static_cast<size_t>(number);

@@ -11,7 +11,7 @@ Task::Stream stream_of(const Collective& collective, size_t chunks, const LaneSl
   if (!lanes.has_bulk()) return Task::Stream::kShort;
   const bool fits = chunks <= static_cast<size_t>(lanes.data);
   SWITCHML_ASSERT(fits || collective.stream != StreamChoice::kShort);
-  // [LANE-5, LANE-6, NLANE-3]
+  // [LANE-5, LANE-6, ELANE-3]
   return fits && collective.stream != StreamChoice::kBulk ? Task::Stream::kShort : Task::Stream::kBulk;
 }
 
@@ -39,6 +39,6 @@ Task::Task(uint64_t serial_number, std::shared_ptr<SharedCollective> collective_
       shared(std::move(collective_state)),
       stream(stream_of(collective(), chunks, session.lanes_per_shard())),
       agreed(hash_of_call(collective(), serial)),
-      announced(is_bulk() && collective().stream == StreamChoice::kBulk) {}  // [NLANE-6]
+      announced(is_bulk() && collective().stream == StreamChoice::kBulk) {}  // [ELANE-6]
 
 }  // namespace switchml

@@ -155,7 +155,7 @@ std::vector<size_t> path_check_sizes(size_t payload, int slots, bool whole_chunk
 
 namespace {
 
-/// Header: wire::Header or wire::NativeHeader.
+/// Header: wire::Header or wire::ExactHeader.
 template <typename Header>
 Header header_of(const SessionParameters& session, wire::Kind kind, size_t slot) {
   Header header;
@@ -178,12 +178,12 @@ std::vector<uint8_t> zeros_as_words(const SessionParameters& session, size_t slo
 }
 
 std::vector<uint8_t> zeros_as_elements(const SessionParameters& session, size_t slot, size_t payload) {  // [PATH-5]
-  std::vector<uint8_t> frame(wire::kNativeHeaderBytes + payload);
-  auto header = header_of<wire::NativeHeader>(session, wire::Kind::kNativeContribution, slot);
+  std::vector<uint8_t> frame(wire::kExactHeaderBytes + payload);
+  auto header = header_of<wire::ExactHeader>(session, wire::Kind::kExactContribution, slot);
   header.type = static_cast<uint8_t>(ElementType::kUInt8);
   header.operation = static_cast<uint8_t>(ReduceOp::kSum);
   header.divisor = 1;
-  wire::seal_native(header, session.checksum_rule(), frame.data(), payload);
+  wire::seal_exact(header, session.checksum_rule(), frame.data(), payload);
   return frame;
 }
 
@@ -196,13 +196,13 @@ int slot_of(const SessionParameters& session, const Header& header) {
 }  // namespace
 
 std::vector<uint8_t> path_check_frame(const SessionParameters& session, size_t slot, size_t payload) {
-  return session.native ? zeros_as_elements(session, slot, payload) : zeros_as_words(session, slot, payload);
+  return session.exact ? zeros_as_elements(session, slot, payload) : zeros_as_words(session, slot, payload);
 }
 
 int path_check_slot(const SessionParameters& session, const RxFrame& frame) {
-  if (session.native) {
-    wire::NativePacket packet;
-    const auto error = wire::parse_native(frame.data, frame.size, wire::Kind::kNativeResult, &packet);
+  if (session.exact) {
+    wire::ExactPacket packet;
+    const auto error = wire::parse_exact(frame.data, frame.size, wire::Kind::kExactResult, &packet);
     return error == wire::ParseError::kNone ? slot_of(session, packet.header) : -1;
   }
   wire::DataPacket packet;

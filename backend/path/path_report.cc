@@ -27,7 +27,7 @@ Blob path_report(size_t frame_bytes, bool leaves_host, const std::string& why_no
 
 Result<PathSummary> summarize_paths(const std::vector<Blob>& reports) {
   PathSummary summary;
-  uint64_t least = kMaxPayloadBytes + wire::kNativeHeaderBytes;
+  uint64_t least = kMaxPayloadBytes + wire::kExactHeaderBytes;
   for (const Blob& report : reports) {
     summary.leaves_host = summary.leaves_host || report.text("leaves_host") == "1";
     if (summary.tcp_alone.empty() && !report.text("tcp_alone").empty())

@@ -140,8 +140,8 @@ double carried_bytes(const std::vector<TimedLink>& links, size_t of_each) {
 }
 
 // The lanes of a shard that carry the elements of long tensors.
-size_t data_slots(int slots_per_shard, bool native) {
-  const LaneSlots lanes = LaneSlots::of(slots_per_shard, native);
+size_t data_slots(int slots_per_shard, bool exact) {
+  const LaneSlots lanes = LaneSlots::of(slots_per_shard, exact);
   return static_cast<size_t>(lanes.has_bulk() ? lanes.bulk_data : lanes.data);
 }
 
@@ -188,7 +188,7 @@ int slots_for(size_t chunks, uint64_t queue_bytes, const SessionParameters& gran
   const uint64_t queue = queue_bytes / (kQueueOverhead * (granted.payload_bytes + granted.header_bytes()));
   const size_t most = std::min<uint64_t>({kMostPoolBytes / granted.payload_bytes, kMaxSlots, queue * shards});
   auto slots = static_cast<size_t>(granted.slots);
-  while (slots + shards <= most && shards * data_slots(static_cast<int>(slots / shards), granted.native) < wanted)
+  while (slots + shards <= most && shards * data_slots(static_cast<int>(slots / shards), granted.exact) < wanted)
     slots += shards;
   return static_cast<int>(slots);
 }

@@ -9,7 +9,7 @@
 namespace switchml {
 
 size_t auto_payload(size_t path_frame_bytes) {
-  const size_t room = path_frame_bytes > wire::kNativeHeaderBytes ? path_frame_bytes - wire::kNativeHeaderBytes : 0;
+  const size_t room = path_frame_bytes > wire::kExactHeaderBytes ? path_frame_bytes - wire::kExactHeaderBytes : 0;
   return std::clamp(allowed_payload(room), kMinPayloadBytes, kLoopbackPayloadBytes);
 }
 

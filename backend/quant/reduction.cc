@@ -166,7 +166,7 @@ void reduce_block(const Reduction& reduction, const Block& block, uint8_t* out) 
 }  // namespace
 
 void reduce(const Reduction& reduction, const uint8_t* const* inputs, int ranks, size_t n, uint8_t* out) {
-  SWITCHML_ASSERT(ranks >= 1 && ranks <= kMaxWorkers && native_can(reduction.op, reduction.type));
+  SWITCHML_ASSERT(ranks >= 1 && ranks <= kMaxWorkers && exact_can(reduction.op, reduction.type));
   const size_t size = element_bytes(reduction.type);
   if (is_bitwise(reduction.op) && size > 1) {
     return reduce({reduction.op, ElementType::kUInt8}, inputs, ranks, n * size, out);

@@ -17,7 +17,7 @@ struct Reduction {
 };
 
 /// `inputs` of `ranks` ranks, n elements each, to `out`, which overlaps none of them. Nothing need be aligned.
-/// 1 <= ranks <= kMaxWorkers. Precondition: native_can(op, type). A product of floats is computed in float64, in the
+/// 1 <= ranks <= kMaxWorkers. Precondition: exact_can(op, type). A product of floats is computed in float64, in the
 /// order of the ranks, and rounded once; integers wrap around. Thread-safe.
 void reduce(const Reduction& reduction, const uint8_t* const* inputs, int ranks, size_t n, uint8_t* out);
 

@@ -182,7 +182,7 @@ class Agreement {
   // There is nothing to find out about payloads.
   Result<Blob> path_of_connections(Carrier carrier) {
     if (Status status = connect_over(carrier); !status.ok()) return status;
-    return path_report(kMaxPayloadBytes + wire::kNativeHeaderBytes, false, opening_.memory.why_none());
+    return path_report(kMaxPayloadBytes + wire::kExactHeaderBytes, false, opening_.memory.why_none());
   }
 
   std::vector<Endpoint> endpoints() const {
@@ -276,7 +276,7 @@ class Agreement {
     for (size_t i = 0; i < opening_.switches.size(); ++i) {
       uint64_t flags = 0;
       const bool read = plan.inner("session/" + std::to_string(i)).number("flags", 255, &flags);
-      if (!read || (flags & wire::kOpenNative) == 0 || (flags & flag) == 0) return opening_.switches[i].name;
+      if (!read || (flags & wire::kOpenExact) == 0 || (flags & flag) == 0) return opening_.switches[i].name;
     }
     return {};
   }
@@ -305,7 +305,7 @@ class Agreement {
   }
 
   Status check_grant(const SwitchAddress& place, const std::vector<wire::OpenReply>& granted) const {
-    const bool integers = (granted.back().flags & wire::kOpenNative) == 0;
+    const bool integers = (granted.back().flags & wire::kOpenExact) == 0;
     if (integers && opening_.config.exact) {
       return {Code::kInvalidArgument, "SWITCHML_PRECISION=\"exact\" cannot be had: switch " + place.name +
                                           " adds integers; use auto, or a switch in software"};
@@ -347,10 +347,10 @@ class Agreement {
     asked.shards = static_cast<uint16_t>(hosts ? opening_.agreed.hosts.owners() : opening_.config.shards);
     asked.payload = static_cast<uint32_t>(payload);
     asked.slots = static_cast<uint16_t>(slots);
-    if (!opening_.config.integers && carrier != Carrier::kPlaces) asked.flags |= wire::kOpenNative;  // [NATIVE-1]
+    if (!opening_.config.integers && carrier != Carrier::kPlaces) asked.flags |= wire::kOpenExact;  // [EXACT-1]
     asked.flags |= open_flag_of(carrier);
     if (slots == 0 && !may_lose_frames(carrier)) {
-      asked.slots = static_cast<uint16_t>(asked.shards * kLeastNativeForBulk);
+      asked.slots = static_cast<uint16_t>(asked.shards * kLeastExactForBulk);
     } else if (slots == 0 && payload <= kMostPayloadForStreams) {
       asked.slots = preset_slots(hosts, asked.shards);
     }
@@ -363,7 +363,7 @@ class Agreement {
     constexpr auto kLeast = size_t{kLeastSlotsForBulk};
     if (is_alone()) return static_cast<uint16_t>(hosts && shards * kLeast > kPresetSlots ? shards * kLeast : 0);
     const size_t part = kPresetSlots / (opening_.switches.size() * shards);
-    return static_cast<uint16_t>(shards * std::clamp(part, size_t{kLeastNativeForBulk}, kLeast));
+    return static_cast<uint16_t>(shards * std::clamp(part, size_t{kLeastExactForBulk}, kLeast));
   }
 
   void advise(const wire::Open& asked, const wire::OpenReply& granted) const {
@@ -466,7 +466,7 @@ class Agreement {
       if (static_cast<size_t>(session.workers) == opening_.switches.size()) session.beside = place.host;
       const Blob grant = plan.inner("session/" + std::to_string(sessions.size()));
       if (Status status = read_grant(grant, &session); !status.ok()) return status;
-      session.least_chunk_bytes = session.native && !may_lose_frames(carrier()) ? kLeastTcpChunk : 0;
+      session.least_chunk_bytes = session.exact && !may_lose_frames(carrier()) ? kLeastTcpChunk : 0;
       sessions.push_back(std::move(session));
     }
     opening_.agreed.parameters = sessions.front();

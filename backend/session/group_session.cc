@@ -122,7 +122,7 @@ class GroupSession : public Session {
   const SwitchServer* embedded() const override { return embedded_.get(); }
   std::string precision() const override { return sums_exactly() ? "exact" : "integer"; }
   bool can(ReduceOp op, ElementType type) const override {
-    return (sums_exactly() ? native_can : integer_can)(op, type);
+    return (sums_exactly() ? exact_can : integer_can)(op, type);
   }
   bool can_move() const override { return sums_exactly(); }
   bool can_exchange() const override { return in_memory(); }
@@ -180,7 +180,7 @@ class GroupSession : public Session {
     const std::lock_guard<std::mutex> lock(loss_mutex_);
     return failover_ ? failover_->sessions() : with_others(parameters_, others_);
   }
-  bool sums_exactly() const { return in_memory() || parameters_.native; }
+  bool sums_exactly() const { return in_memory() || parameters_.exact; }
   bool in_memory() const { return memory_ != nullptr && hosts_.ranks() == 0; }
   shm::BoardShape board_shape() const {
     return in_memory() ? shm::shape_for(group_.size) : hosts_.shape_for(group_.rank);

@@ -23,7 +23,7 @@ class SecondStore : public Rendezvous {
   }
 
  private:
-  static std::string prefixed(const std::string& key) { return "native/" + key; }
+  static std::string prefixed(const std::string& key) { return "exact/" + key; }
   Rendezvous& store_;
 };
 
@@ -35,10 +35,10 @@ class PairedSession : public Session {
 
   ~PairedSession() override {
     fate_->forget();
-    native_.reset();
+    exact_.reset();
   }
 
-  Status open_native(const Config& config, const GroupInfo& group, Time deadline) {
+  Status open_exact(const Config& config, const GroupInfo& group, Time deadline) {
     StoreExchange first(first_store_, group);  // where a rank says that the first session has failed on it
     GroupSessionOptions options;
     options.watched = true;
@@ -47,11 +47,11 @@ class PairedSession : public Session {
       return status.ok() ? first.ended() : status;
     };
     options.on_failure = [fate = fate_](const Status& status) { fate->fail(status); };
-    auto native = open_group_session(config, group, store_, deadline, std::move(options));
-    if (!native.ok()) return native.status();
-    native_ = std::move(native.value());
-    engine_ = std::make_unique<PairedEngine>(switched_->engine(), native_->engine());
-    fate_->bind(switched_->engine(), native_->engine());
+    auto exact = open_group_session(config, group, store_, deadline, std::move(options));
+    if (!exact.ok()) return exact.status();
+    exact_ = std::move(exact.value());
+    engine_ = std::make_unique<PairedEngine>(switched_->engine(), exact_->engine());
+    fate_->bind(switched_->engine(), exact_->engine());
     return {};
   }
 
@@ -60,14 +60,14 @@ class PairedSession : public Session {
   void await_others() override { switched_->await_others(); }
   Engine& engine() override { return *engine_; }
   std::string precision() const override { return "mixed"; }
-  bool can(ReduceOp op, ElementType type) const override { return native_->can(op, type); }
-  bool can_move() const override { return native_->can_move(); }
-  bool can_exchange() const override { return native_->can_exchange(); }
-  std::shared_ptr<shm::Messages> messages() const override { return native_->messages(); }
+  bool can(ReduceOp op, ElementType type) const override { return exact_->can(op, type); }
+  bool can_move() const override { return exact_->can_move(); }
+  bool can_exchange() const override { return exact_->can_exchange(); }
+  std::shared_ptr<shm::Messages> messages() const override { return exact_->messages(); }
   SessionParameters parameters() const override { return switched_->parameters(); }
   std::string switch_names() const override { return switched_->switch_names(); }
   bool without_switch() const override { return switched_->without_switch(); }
-  const SwitchServer* embedded() const override { return native_->embedded(); }
+  const SwitchServer* embedded() const override { return exact_->embedded(); }
   std::string transport() const override { return switched_->transport(); }
   void give_up(const std::string& why) override { switched_->give_up(why); }
   void when_rank_is_lost(std::function<void(const Status&)> callback) override {
@@ -81,22 +81,22 @@ class PairedSession : public Session {
   Rendezvous& first_store_;
   SecondStore store_;
   std::unique_ptr<Session> switched_;
-  std::unique_ptr<Session> native_;  // leaves first: who watches over the ranks is the other one
+  std::unique_ptr<Session> exact_;  // leaves first: who watches over the ranks is the other one
   std::unique_ptr<PairedEngine> engine_;
 };
 
 // As if no switch were named. A host that is silent may be stopped by a debugger: as with a controller's switch, what
 // ends the group is a rank that is gone, as the first session sees, or a call's deadline.
-Config native_config(const Config& config) {
-  Config native = config;
-  native.switch_address.clear();
-  native.controller.clear();
-  native.fallback = false;
-  native.failure_timeout = seconds(24 * 3600);
-  native.payload_bytes = 0;
-  native.slots = 0;
-  native.shards = 1;
-  return native;
+Config exact_config(const Config& config) {
+  Config exact = config;
+  exact.switch_address.clear();
+  exact.controller.clear();
+  exact.fallback = false;
+  exact.failure_timeout = seconds(24 * 3600);
+  exact.payload_bytes = 0;
+  exact.slots = 0;
+  exact.shards = 1;
+  return exact;
 }
 
 }  // namespace
@@ -109,7 +109,7 @@ Result<std::unique_ptr<Session>> pair_with_hosts(std::unique_ptr<Session> switch
                                                  const Config& config, const GroupInfo& group, Rendezvous& store,
                                                  Time deadline) {
   auto pair = std::make_unique<PairedSession>(std::move(switched), std::move(fate), store);
-  const Status status = pair->open_native(native_config(config), group, deadline);
+  const Status status = pair->open_exact(exact_config(config), group, deadline);
   if (status.ok()) return std::unique_ptr<Session>(std::move(pair));
   if (const Status lost = pair->switched_status(); !lost.ok()) return lost;
   // Ranks that do not come, or that a user ends, have nothing to do with what hosts can.

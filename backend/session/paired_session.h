@@ -1,4 +1,4 @@
-// A switch that adds integers, and the ranks' hosts beside it, which add natively what it cannot, and sums of few
+// A switch that adds integers, and the ranks' hosts beside it, which add exactly what it cannot, and sums of few
 // elements: two sessions of the same ranks as one.
 #pragma once
 
@@ -9,10 +9,10 @@
 
 namespace switchml {
 
-/// Whether a group with these settings gets a native session beside one of integers.
+/// Whether a group with these settings gets an exact session beside one of integers.
 bool wants_pair(const Config& config);
 
-/// Collective, by `deadline`: opens the native session and makes a pair of both. `fate`: told when the engine of
+/// Collective, by `deadline`: opens the exact session and makes a pair of both. `fate`: told when the engine of
 /// `switched` fails. An error names SWITCHML_PRECISION=integer, which does without.
 Result<std::unique_ptr<Session>> pair_with_hosts(std::unique_ptr<Session> switched, std::shared_ptr<SharedFate> fate,
                                                  const Config& config, const GroupInfo& group, Rendezvous& store,

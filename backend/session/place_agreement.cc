@@ -109,7 +109,7 @@ class PlaceAgreement {
     if (opening_.config.switch_address.empty() && wants_memory(opening_.config, opening_.one_host) && !opening_.faults)
       return offer_or_host();
     auto place = !opening_.config.switch_address.empty()               ? name_switches()
-                 : layout.hosts() > 1 && wants_native(opening_.config) ? each_host(layout)
+                 : layout.hosts() > 1 && wants_exact(opening_.config) ? each_host(layout)
                                                                        : host_switch();
     if (place.ok() && wants_hosts(opening_.config, layout, opening_.faults)) place->set("hosts", layout.text());
     return for_all(layout, std::move(place));

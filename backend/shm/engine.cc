@@ -24,11 +24,11 @@ class MemoryEngine final : public Engine {
         short_board_(short_board(uplink.engine.session)),
         short_packets_(static_cast<size_t>(uplink.engine.session.lanes_per_shard().data)),
         payload_bytes_(uplink.engine.session.payload_bytes),
-        native_(uplink.engine.session.native),
+        exact_(uplink.engine.session.exact),
         pieces_(uplink.places ? uplink.places->pieces() : static_cast<size_t>(options_.shape.ranks)),
         up_(start_uplink(uplink)),
         local_rank_(board_, options_.rank, [this](const Status& status) { on_failure(status); },
-                    {up_.get(), payload_bytes_, native_, uplink.places,
+                    {up_.get(), payload_bytes_, exact_, uplink.places,
                      short_board_ ? StreamChoice::kBulk : StreamChoice::kByLength}) {
     if (options_.shape.owners == 0) local_rank_.time_lines(options_.line_timer);
     if (options_.arena != nullptr) local_rank_.share_tensors(*options_.arena);
@@ -37,7 +37,7 @@ class MemoryEngine final : public Engine {
     if (short_board_) {
       short_.emplace(
           *short_board_, options_.rank, [this](const Status& status) { on_failure(status); },
-          HostUplink{up_.get(), payload_bytes_, native_, uplink.places, StreamChoice::kShort});
+          HostUplink{up_.get(), payload_bytes_, exact_, uplink.places, StreamChoice::kShort});
       short_->warn_when_slow(options_.slow);
       local_rank_.let_overtake(*short_);
       local_ranks.insert(local_ranks.begin(), &*short_);
@@ -98,8 +98,8 @@ class MemoryEngine final : public Engine {
 
  private:
   void give(Collective collective) {
-    SWITCHML_ASSERT(native_can(collective.op, collective.type));
-    SWITCHML_ASSERT(collective.movement == Movement::kNone || options_.shape.owners == 0 || native_);
+    SWITCHML_ASSERT(exact_can(collective.op, collective.type));
+    SWITCHML_ASSERT(collective.movement == Movement::kNone || options_.shape.owners == 0 || exact_);
     const std::lock_guard<std::mutex> lock(order_);  // both boards have that of the numbers
     // Where ranks called something of different boards, later ones that look alike do not meet as the same. (With
     // owners the order of announcements serves.)
@@ -145,7 +145,7 @@ class MemoryEngine final : public Engine {
     const size_t pieces = has_piece_of_each(collective.movement) ? pieces_ : 1;
     if (collective.count > options_.shape.short_chunk_bytes / element_bytes(collective.type) / pieces) return false;
     return options_.shape.owners == 0 ||
-           collective.count * pieces <= short_packets_ * elements_per_chunk(collective.type, payload_bytes_, native_);
+           collective.count * pieces <= short_packets_ * elements_per_chunk(collective.type, payload_bytes_, exact_);
   }
   // The session of hosts must have two streams as well: what goes through one has one order on all hosts.
   std::optional<Board> short_board(const SessionParameters& session) const {
@@ -171,7 +171,7 @@ class MemoryEngine final : public Engine {
   const std::optional<Board> short_board_;  // of collectives that need not wait for larger ones
   const size_t short_packets_;              // of a collective of that board, at most; and of so many bytes
   const size_t payload_bytes_;
-  const bool native_;    // the session of hosts
+  const bool exact_;    // the session of hosts
   const size_t pieces_;  // of a result that has one of each rank
   std::unique_ptr<Engine> up_;
   std::mutex order_;  // of submissions

@@ -239,7 +239,7 @@ size_t LocalRank::elements_per_chunk(const Collective& collective) const {
   if (has_piece_of_each(collective.movement)) return std::max<size_t>(most / places_.pieces(), 1);  // [MOVED-9]
   if (board_.shape().owners == 0) return most;
   // All packets full but the last, and whole blocks; but too little of a chunk must not stay empty for that.
-  const size_t span = elements_per_span(type, uplink_.payload_bytes, uplink_.native);
+  const size_t span = elements_per_span(type, uplink_.payload_bytes, uplink_.exact);
   const size_t whole = most / span * span;
   return most - whole > most / 4 ? most : whole;  // [HOST-7]
 }
@@ -390,7 +390,7 @@ Collective LocalRank::chunk_for_all(const Task& task, uint64_t seq) const {
   const size_t left = task.is_announcement ? 0 : whole.count - std::min(first, whole.count);
   Collective chunk = part_of_host(board_, seq, whole, std::min(task.elements_per_chunk, left), places_);
   chunk.tag = agreed ? task.agreed : ~task.agreed;  // [HOST-11]
-  chunk.stream = uplink_.stream;                    // [NLANE-6]
+  chunk.stream = uplink_.stream;                    // [ELANE-6]
   chunk.done = [&board = board_, seq, agreed](const Status& status) {
     if (status.ok()) {
       board.publish(seq, agreed ? Verdict::kReduced : Verdict::kMismatch);

@@ -30,7 +30,7 @@ struct HostUplink {
   Engine* engine = nullptr;
   /// Of the session's packets: chunks of the board fill them.
   size_t payload_bytes = 1024;
-  bool native = false;  // of the session
+  bool exact = false;  // of the session
   /// Of the group's ranks; those of this host are the board's, in their order.
   std::optional<Places> places;
   /// Of the engine, for the chunks of this board.

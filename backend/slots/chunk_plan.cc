@@ -14,15 +14,15 @@ size_t divide_up(size_t a, size_t b) { return (a + b - 1) / b; }
 
 }  // namespace
 
-size_t elements_per_chunk(ElementType type, size_t payload_bytes, bool native) {
-  if (native) return payload_bytes / element_bytes(type);  // [NLANE-2]
+size_t elements_per_chunk(ElementType type, size_t payload_bytes, bool exact) {
+  if (exact) return payload_bytes / element_bytes(type);  // [ELANE-2]
   return payload_bytes / kWordBytes / element_words(type);
 }
 
-size_t elements_per_span(ElementType type, size_t payload_bytes, bool native) {
-  const size_t chunk = elements_per_chunk(type, payload_bytes, native);
+size_t elements_per_span(ElementType type, size_t payload_bytes, bool exact) {
+  const size_t chunk = elements_per_chunk(type, payload_bytes, exact);
   // [SHARD-3]
-  return is_floating(type) && !native ? std::lcm(chunk, ChunkPlan::block_elements_for(payload_bytes)) : chunk;
+  return is_floating(type) && !exact ? std::lcm(chunk, ChunkPlan::block_elements_for(payload_bytes)) : chunk;
 }
 
 size_t ChunkPlan::block_elements_for(size_t payload_bytes) {
@@ -43,16 +43,16 @@ size_t ChunkPlan::max_superblock_elements(size_t payload_bytes) {
   return max_superblock_blocks(payload_bytes) * block_elements_for(payload_bytes);
 }
 
-ChunkPlan::ChunkPlan(ElementType type, bool with_exponents, ElementRange part, size_t payload_bytes, bool native)
+ChunkPlan::ChunkPlan(ElementType type, bool with_exponents, ElementRange part, size_t payload_bytes, bool exact)
     : with_exponents_(with_exponents),
       part_(part),
       block_elements_(block_elements_for(payload_bytes)),
       words_per_element_(element_words(type)),
-      elements_per_chunk_(switchml::elements_per_chunk(type, payload_bytes, native)),
+      elements_per_chunk_(switchml::elements_per_chunk(type, payload_bytes, exact)),
       superblock_elements_(with_exponents ? max_superblock_elements(payload_bytes) : std::max<size_t>(part.count, 1)),
       superblocks_(std::max<size_t>(1, divide_up(part.count, superblock_elements_))) {  // [CALL-1]
   SWITCHML_ASSERT(payload_bytes >= kMinPayloadBytes && payload_bytes <= kMaxPayloadBytes);
-  SWITCHML_ASSERT(!(with_exponents && native));
+  SWITCHML_ASSERT(!(with_exponents && exact));
   SWITCHML_ASSERT(!with_exponents || superblock_elements_ % elements_per_span(type, payload_bytes) == 0);
 }
 

@@ -5,7 +5,7 @@
 //
 // Sums of floats go in superblocks. A superblock is up to kMaxSuperblockBlocks blocks; the exponents of all its blocks
 // travel in one chunk of the call lane, ahead of its data [CALL-5, CALL-6]. Everything else has one superblock that
-// covers the whole tensor, and a call chunk without words [CALL-3]. So has everything in a native session, whose chunks
+// covers the whole tensor, and a call chunk without words [CALL-3]. So has everything in an exact session, whose chunks
 // hold elements and not words: there are neither blocks nor calls ahead.
 #pragma once
 
@@ -25,8 +25,8 @@ struct ElementRange {
 class ChunkPlan {
  public:
   /// `payload_bytes` as granted; `with_exponents`: a sum of floats, as integers. `part` is this shard's range of the
-  /// tensor. `native`: chunks of elements; never together with exponents.
-  ChunkPlan(ElementType type, bool with_exponents, ElementRange part, size_t payload_bytes, bool native = false);
+  /// tensor. `exact`: chunks of elements; never together with exponents.
+  ChunkPlan(ElementType type, bool with_exponents, ElementRange part, size_t payload_bytes, bool exact = false);
 
   /// Chunks that are sent in the call lane: one per superblock, at least one.
   size_t superblocks() const { return superblocks_; }
@@ -65,8 +65,8 @@ class ChunkPlan {
 ElementRange shard_part(size_t count, size_t elements_per_span, int shard, int shards);
 
 /// Elements that one chunk carries.
-size_t elements_per_chunk(ElementType type, size_t payload_bytes, bool native = false);
+size_t elements_per_chunk(ElementType type, size_t payload_bytes, bool exact = false);
 /// Elements of a span: of one chunk, where no blocks are needed or none would lie in two.
-size_t elements_per_span(ElementType type, size_t payload_bytes, bool native = false);
+size_t elements_per_span(ElementType type, size_t payload_bytes, bool exact = false);
 
 }  // namespace switchml

@@ -72,8 +72,8 @@ class SlotStore {
   /// right before the payload the whole one's.
   static constexpr size_t kHeadRoom = 128;
   static constexpr size_t kTargetHead = 64;
-  static_assert(kHeadRoom - kTargetHead >= wire::kNativeHeaderBytes);
-  static_assert(kTargetHead >= wire::kHeaderBytes && kTargetHead >= 2 * wire::kNativeHeaderBytes);
+  static_assert(kHeadRoom - kTargetHead >= wire::kExactHeaderBytes);
+  static_assert(kTargetHead >= wire::kHeaderBytes && kTargetHead >= 2 * wire::kExactHeaderBytes);
 
  private:
   SlotStore(std::unique_ptr<SlotUse[]> uses, std::unique_ptr<wire::Target[]> targets, uint8_t* memory,

@@ -17,11 +17,11 @@ constexpr size_t kStreamOverhead = 8;  // a frame's prefix
 
 size_t slots_that_queue(const GrantLimits& limits, const wire::Open& asked, size_t payload) {
   if ((asked.flags & (wire::kOpenStream | wire::kOpenRdma)) != 0) {  // [OPEN-6]
-    return asked.shards * (kStreamQueueBytes / (payload + wire::kNativeHeaderBytes + kStreamOverhead));
+    return asked.shards * (kStreamQueueBytes / (payload + wire::kExactHeaderBytes + kStreamOverhead));
   }
   if (limits.receive_buffer_bytes == 0) return kMaxSlots;
   const size_t members = limits.members == 0 ? asked.workers : limits.members;
-  return limits.receive_buffer_bytes / (members * kQueueOverhead * (payload + wire::kNativeHeaderBytes));
+  return limits.receive_buffer_bytes / (members * kQueueOverhead * (payload + wire::kExactHeaderBytes));
 }
 
 /// `kept`: contributions of each slot.
@@ -84,9 +84,9 @@ Grant grant(const wire::Open& asked, const std::vector<GrantLimits>& switches) {
     if (members > switches[i].max_members) return refuse(wire::ReplyStatus::kTooManyWorkers, i);
     out.whole_chunks |= switches[i].whole_chunks;
   }
-  out.native =
-      (asked.flags & wire::kOpenNative) != 0 &&
-      std::all_of(switches.begin(), switches.end(), [](const auto& limits) { return limits.native; });  // [NATIVE-2]
+  out.exact =
+      (asked.flags & wire::kOpenExact) != 0 &&
+      std::all_of(switches.begin(), switches.end(), [](const auto& limits) { return limits.exact; });  // [EXACT-2]
   size_t by = 0;
   out.payload_bytes = common_payload(asked.payload, switches, &by);
   if (out.payload_bytes == 0) return refuse(wire::ReplyStatus::kPayloadUnsupported, by);
@@ -96,7 +96,7 @@ Grant grant(const wire::Open& asked, const std::vector<GrantLimits>& switches) {
   const size_t least = (size_t{asked.shards} * kLeastSlotsPerShard + unit - 1) / unit * unit;  // [OPEN-4]
   size_t slots = asked.slots == 0 ? preset_slots(out.payload_bytes) : asked.slots;             // [OPEN-3]
   for (size_t i = 0; i < switches.size(); ++i) {
-    const size_t fit = slots_that_fit(switches[i], out.payload_bytes, out.native ? asked.workers : 0);
+    const size_t fit = slots_that_fit(switches[i], out.payload_bytes, out.exact ? asked.workers : 0);
     if (std::min<size_t>(fit, kMaxSlots) < least) return refuse(wire::ReplyStatus::kNoSlots, i);
     slots = std::min({slots, fit, slots_that_queue(switches[i], asked, out.payload_bytes)});  // [OPEN-6]
   }

@@ -43,7 +43,7 @@ bool same(const SessionEntry& have, const InstalledSession& want) {
       (uplink == nullptr || (uplink->worker == want.uplink->worker && uplink->parent == want.uplink->parent));
   return have.epoch() == want.epoch && have.shards() == want.shards && have.slots() == want.slots &&
          have.payload_bytes() == want.payload_bytes && have.expected() == want.members && same_uplink &&
-         have.native() == want.native && have.granted().session_key == want.session_key;
+         have.exact() == want.exact && have.granted().session_key == want.session_key;
 }
 
 }  // namespace
@@ -56,7 +56,7 @@ Status SoftSwitch::install(const InstalledSession& session, Time now) {
     return {Code::kMismatch, "job " + std::to_string(session.job) + " serves another session (epoch " +
                                  std::to_string(have->epoch()) + "): remove that one first"};
   }
-  const size_t kept = session.native ? static_cast<size_t>(session.members.highest() + 1) : 0;
+  const size_t kept = session.exact ? static_cast<size_t>(session.members.highest() + 1) : 0;
   const size_t bytes = static_cast<size_t>(session.slots) * SlotStore::slot_bytes(session.payload_bytes, kept);
   const size_t free = impl_->slot_memory_bytes - table.slot_memory_in_use();
   auto store = bytes <= free ? SlotStore::create(session.slots, session.payload_bytes, kept) : nullptr;

@@ -25,8 +25,8 @@ struct InstalledSession {
   size_t payload_bytes = 0;
   WorkerSet members;  // whose contributions complete a use: workers, or switches under the smallest rank beneath them
   std::optional<Uplink> uplink;  // none: this switch answers its members itself
-  bool native = false;
-  uint64_t session_key = 0;  // of a native session's checksums
+  bool exact = false;
+  uint64_t session_key = 0;  // of an exact session's checksums
 };
 
 }  // namespace switchml::softswitch

@@ -64,7 +64,7 @@ GrantLimits SessionTable::grant_limits(size_t memory_bytes) const {
   limits.max_payload_bytes = limits_.max_payload_bytes;
   limits.receive_buffer_bytes = limits_.receive_buffer_bytes;
   limits.whole_chunks = limits_.whole_chunks;
-  limits.native = limits_.native;
+  limits.exact = limits_.exact;
   return limits;
 }
 
@@ -137,9 +137,9 @@ SessionTable::Opened SessionTable::open(const wire::Open& asked, const std::vect
   session.slots = granted.slots;
   session.payload_bytes = granted.payload_bytes;
   session.members = WorkerSet::first(asked.workers);
-  // [LEN-3, NATIVE-1, OPEN-5]
+  // [LEN-3, EXACT-1, OPEN-5]
   const auto flags = static_cast<uint8_t>(
-      (granted.whole_chunks ? wire::kOpenWholeChunks : 0) | (granted.native ? wire::kOpenNative : 0) |
+      (granted.whole_chunks ? wire::kOpenWholeChunks : 0) | (granted.exact ? wire::kOpenExact : 0) |
       (limits_.suits_tcp ? wire::kOpenStream : 0) | (limits_.has_card ? wire::kOpenRdma : 0));
   auto entry = make_entry(session, flags, now);
   entry->client_key_ = asked.client_key;
@@ -186,7 +186,7 @@ SessionEntry* SessionTable::keep(std::unique_ptr<SessionEntry> entry) {
 SessionEntry* SessionTable::install(const InstalledSession& session, Time now) {
   if (entries_[session.job]) return nullptr;
   const uint8_t whole = limits_.whole_chunks ? wire::kOpenWholeChunks : uint8_t{0};
-  auto entry = make_entry(session, whole | (session.native ? wire::kOpenNative : uint8_t{0}), now);
+  auto entry = make_entry(session, whole | (session.exact ? wire::kOpenExact : uint8_t{0}), now);
   entry->reply_.session_key = session.session_key;
   entry->leased_ = false;
   return keep(std::move(entry));

@@ -25,7 +25,7 @@ class SessionEntry {
  public:
   uint8_t job() const { return reply_.job; }
   uint32_t epoch() const { return reply_.epoch; }
-  /// What its open was answered; of an installed session without lease, and without key unless it is native.
+  /// What its open was answered; of an installed session without lease, and without key unless it is exact.
   const wire::OpenReply& granted() const { return reply_; }
   /// Worker numbers are below this.
   int workers() const { return workers_; }
@@ -37,11 +37,11 @@ class SessionEntry {
   int slots() const { return reply_.slots; }
   size_t payload_bytes() const { return reply_.payload; }
   bool whole_chunks() const { return (reply_.flags & wire::kOpenWholeChunks) != 0; }
-  bool native() const { return (reply_.flags & wire::kOpenNative) != 0; }
-  /// Of a native session's packets.
+  bool exact() const { return (reply_.flags & wire::kOpenExact) != 0; }
+  /// Of an exact session's packets.
   wire::ChecksumRule checksum_rule() const { return {reply_.session_key, carrier_ != Carrier::kRdma}; }  // [RDMA-5]
   /// Contributions that a slot keeps.
-  size_t kept() const { return native() ? static_cast<size_t>(workers_) : 0; }
+  size_t kept() const { return exact() ? static_cast<size_t>(workers_) : 0; }
   /// Whether a packet may have so many bytes behind its header.
   bool takes(size_t bytes) const {
     return bytes == payload_bytes() || bytes == 0 || (bytes < payload_bytes() && !whole_chunks());  // [LEN-3]
@@ -95,7 +95,7 @@ struct SessionLimits {
   size_t slot_memory_bytes = 0;  // of all sessions together
   size_t max_payload_bytes = 0;
   bool whole_chunks = false;
-  bool native = false;     // sessions may be, where that is asked for
+  bool exact = false;     // sessions may be, where that is asked for
   bool suits_tcp = false;  // replies say that TCP is for it
   bool has_card = false;   // members may come by RDMA
   int max_jobs = kMaxJobs;

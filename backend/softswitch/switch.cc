@@ -19,7 +19,7 @@ SessionLimits session_limits(const SwitchOptions& options) {
   limits.client_jobs = options.client_jobs;
   limits.client_memory_bytes = options.client_memory_bytes;
   limits.whole_chunks = options.whole_chunks;
-  limits.native = !options.whole_chunks && !options.integers;
+  limits.exact = !options.whole_chunks && !options.integers;
   limits.suits_tcp = options.suits_tcp;
   limits.has_card = options.has_card;
   limits.receive_buffer_bytes = options.receive_buffer_bytes;
@@ -42,7 +42,7 @@ bool asks_for_all(SlotUse* use, uint8_t worker, const WorkerSet& members) {
   return first || use->asked_again == members;
 }
 
-static_assert(wire::kHeaderOffsetFlags == wire::kNativeHeaderOffsetFlags);
+static_assert(wire::kHeaderOffsetFlags == wire::kExactHeaderOffsetFlags);
 void mark_repeated(uint8_t* frame) { frame[wire::kHeaderOffsetFlags] |= wire::kFlagRepeat; }
 
 SessionEntry* drop(Counter& counter) {
@@ -139,9 +139,9 @@ void SoftSwitch::Impl::data(const RxFrame& frame, Time now, PacketContext& conte
   if (frame.size < wire::kHeaderBytes) return context.drop(wire::ParseError::kShort);
   switch (static_cast<wire::Kind>(wire::kind_of(frame.data))) {
     case wire::Kind::kContribution: return contribution(kInteger, frame, now, context);
-    case wire::Kind::kNativeContribution: return contribution(kExact, frame, now, context);  // [NATIVE-12]
+    case wire::Kind::kExactContribution: return contribution(kExact, frame, now, context);  // [EXACT-12]
     case wire::Kind::kResult: return hand_on(kInteger, frame, context);
-    case wire::Kind::kNativeResult: return hand_on(kExact, frame, context);
+    case wire::Kind::kExactResult: return hand_on(kExact, frame, context);
     default: break;
   }
   const bool is_ours = wire::version_of(frame.data) == wire::kVersion;
@@ -164,7 +164,7 @@ void SoftSwitch::Impl::contribution(const Aggregator& format, const RxFrame& fra
 }
 
 const Aggregator& SoftSwitch::Impl::format_of(const SessionEntry& session) {
-  if (session.native()) return kExact;
+  if (session.exact()) return kExact;
   return kInteger;
 }
 
@@ -172,7 +172,7 @@ SessionEntry* SoftSwitch::Impl::admit(const Aggregator& format, const Arrival& a
                                       SwitchCounters& counts) {
   SessionEntry* session = table.find(arrival.job, arrival.epoch);
   if (session == nullptr) return drop(counts.dropped_session);                   // [DROP-7]
-  if (&format_of(*session) != &format) return drop(counts.dropped_kind);         // [NATIVE-3]
+  if (&format_of(*session) != &format) return drop(counts.dropped_kind);         // [EXACT-3]
   if (arrival.worker >= session->workers()) return drop(counts.dropped_worker);  // [DROP-9]
   if (arrival.slot >= session->slots()) return drop(counts.dropped_slot);        // [BASE-4, PKT-9, DROP-8]
   const Endpoint& member = session->member(arrival.worker, session->shard_of(arrival.slot));
@@ -190,7 +190,7 @@ SessionEntry* SoftSwitch::Impl::admit_result(const Aggregator& format, const Arr
   SessionEntry* leaf = table.find(arrival.job, arrival.epoch);
   if (leaf == nullptr) return drop(counts.dropped_session);
   if (leaf->uplink() == nullptr || &format_of(*leaf) != &format)
-    return drop(counts.dropped_kind);                                      // [TREE-8, NATIVE-3]
+    return drop(counts.dropped_kind);                                      // [TREE-8, EXACT-3]
   if (leaf->uplink()->parent != from) return drop(counts.dropped_source);  // [TREE-8]
   if (arrival.slot >= leaf->slots()) return drop(counts.dropped_slot);
   return leaf->takes(arrival.bytes) ? leaf : drop(counts.dropped_length);
@@ -232,11 +232,11 @@ void SoftSwitch::Impl::aggregate(const Aggregator& format, const SessionEntry& s
   use.borrowed_in = context.burst;
   const uint8_t* payload = store.payload(arrival.slot, arrival.seq);
   const SwitchFrame whole = format.whole_frame(use, payload);
-  if (uplink != nullptr) return context.unicast(whole.data, whole.size, uplink->parent, use.ecn);  // [TREE-4, NTREE-2]
+  if (uplink != nullptr) return context.unicast(whole.data, whole.size, uplink->parent, use.ecn);  // [TREE-4, ETREE-2]
   to_members(format, session, use, arrival, whole, format.bare_frame(payload), use.ecn, context);
 }
 
-// [SLOT-12, TREE-3, NATIVE-18]
+// [SLOT-12, TREE-3, EXACT-18]
 void SoftSwitch::Impl::to_members(const Aggregator& format, const SessionEntry& session, const SlotUse& use,
                                   const Arrival& at, const SwitchFrame& whole, const SwitchFrame& bare, Ecn ecn,
                                   PacketContext& context) {
@@ -266,15 +266,15 @@ void SoftSwitch::Impl::to_members(const Aggregator& format, const SessionEntry& 
   }
 }
 
-// [LOSS-2, LOSS-3, NATIVE-13]
+// [LOSS-2, LOSS-3, EXACT-13]
 void SoftSwitch::Impl::duplicate(const Aggregator& format, const SessionEntry& session, SlotUse* use,
                                  const Arrival& arrival, const RxFrame& asking, PacketContext& context) {
   const bool leaf = session.uplink() != nullptr;
   if (!use->complete || (leaf && !asks_for_all(use, arrival.worker, session.expected())))
-    return context.counters.duplicates_dropped.add(1);  // [SLOT-7, TREE-6, NTREE-4]
+    return context.counters.duplicates_dropped.add(1);  // [SLOT-7, TREE-6, ETREE-4]
   context.counters.duplicates_answered.add(1);
   uint8_t* payload = stores[arrival.job]->payload(arrival.slot, arrival.seq);
-  if (leaf) {  // [TREE-6, NTREE-4]
+  if (leaf) {  // [TREE-6, ETREE-4]
     context.reclaim(*use);
     mark_repeated(payload - format.header_bytes());
   }
@@ -283,7 +283,7 @@ void SoftSwitch::Impl::duplicate(const Aggregator& format, const SessionEntry& s
   context.unicast(frame.data, frame.size, leaf ? session.uplink()->parent : asking.from, asking.ecn);
 }
 
-// [TREE-7, NTREE-5]
+// [TREE-7, ETREE-5]
 void SoftSwitch::Impl::hand_on(const Aggregator& format, const RxFrame& frame, PacketContext& context) {
   SwitchCounters& counts = context.counters;
   Arrival result;
@@ -296,7 +296,7 @@ void SoftSwitch::Impl::hand_on(const Aggregator& format, const RxFrame& frame, P
   SlotUse& use = store.use(result.slot, result.seq);
   if (!format.hands_on(use, result)) return counts.dropped_stale.add(1);
   counts.results_passed_down.add(1);
-  if (use.holds(result.epoch, result.seq)) use.asked_again = WorkerSet{};  // [TREE-6, NTREE-4]
+  if (use.holds(result.epoch, result.seq)) use.asked_again = WorkerSet{};  // [TREE-6, ETREE-4]
   const SwitchFrame whole{frame.data, frame.size};
   SwitchFrame bare = whole;
   if (result.bytes > 0 && !(use.want_none == WorkerSet{})) {  // with a checksum of its own

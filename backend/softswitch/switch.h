@@ -32,7 +32,7 @@ struct SwitchOptions {
   bool by_invitation = false;
   /// Take packets without words or with a whole payload only, as a switch does whose parser knows no other lengths.
   bool whole_chunks = false;
-  /// Grant no native session, as a switch does that only adds integers.
+  /// Grant no exact session, as a switch does that only adds integers.
   bool integers = false;
   /// Say to whoever opens a session that members gain by TCP.
   bool suits_tcp = false;

@@ -129,7 +129,7 @@ class DataPlaneService final : public v1::DataPlane::Service {
     reply->add_operations(v1::SUM);
     reply->add_operations(v1::MAX);
     reply->set_trees(true);
-    reply->set_native(!limits.whole_chunks && !limits.integers);
+    reply->set_exact(!limits.whole_chunks && !limits.integers);
     reply->set_memory_bytes(limits.slot_memory_bytes);
     reply->set_receive_buffer_bytes(limits.receive_buffer_bytes);
     return grpc::Status::OK;
@@ -165,7 +165,7 @@ class DataPlaneService final : public v1::DataPlane::Service {
       if (grpc::Status status = address_of(request->uplink().parent(), &uplink.parent); !status.ok()) return status;
       session.uplink = uplink;
     }
-    session.native = request->native();
+    session.exact = request->exact();
     session.session_key = request->session_key();
     return grpc_status(server_.install(session));
   }

@@ -11,12 +11,12 @@ namespace switchml::wire {
 
 namespace {
 
-// [NATIVE-10]
-uint32_t checksum(NativeHeader header, ChecksumRule rule, const uint8_t* behind, size_t bytes) {
+// [EXACT-10]
+uint32_t checksum(ExactHeader header, ChecksumRule rule, const uint8_t* behind, size_t bytes) {
   header.checksum = 0;
   header.flags = static_cast<uint8_t>(header.flags & ~kFlagRepeat);
-  uint8_t head[kNativeHeaderBytes];
-  write_native_header(header, head);
+  uint8_t head[kExactHeaderBytes];
+  write_exact_header(header, head);
   const uint64_t seed = XXH3_64bits_withSeed(head, sizeof head, rule.session_key);
   if (!rule.covers_elements) bytes = has_target(header) ? kTargetBytes : 0;  // [RDMA-5]
   return static_cast<uint32_t>(XXH3_64bits_withSeed(behind, bytes, seed));
@@ -27,14 +27,14 @@ uint32_t control_checksum(const uint8_t* frame, size_t size) { return static_cas
 
 }  // namespace
 
-void seal_native(NativeHeader header, ChecksumRule rule, uint8_t* frame, size_t bytes) {
-  header.checksum = checksum(header, rule, frame + kNativeHeaderBytes, bytes);
-  write_native_header(header, frame);
+void seal_exact(ExactHeader header, ChecksumRule rule, uint8_t* frame, size_t bytes) {
+  header.checksum = checksum(header, rule, frame + kExactHeaderBytes, bytes);
+  write_exact_header(header, frame);
 }
 
-bool native_intact(const uint8_t* frame, size_t size, ChecksumRule rule) {
-  const NativeHeader header = read_native_header(frame);
-  return header.checksum == checksum(header, rule, frame + kNativeHeaderBytes, size - kNativeHeaderBytes);
+bool exact_intact(const uint8_t* frame, size_t size, ChecksumRule rule) {
+  const ExactHeader header = read_exact_header(frame);
+  return header.checksum == checksum(header, rule, frame + kExactHeaderBytes, size - kExactHeaderBytes);
 }
 
 size_t seal_control(uint8_t* frame, size_t size) {

@@ -1,4 +1,4 @@
-// Checksums, by XXH3 (the xxHash library). That of a native packet goes over header and elements, under the session's
+// Checksums, by XXH3 (the xxHash library). That of an exact packet goes over header and elements, under the session's
 // key: it tells damaged packets, and those that come without the key. That of a control message tells damage alone.
 // Both are no signatures.
 #pragma once
@@ -19,9 +19,9 @@ struct ChecksumRule {
 
 /// Writes the header with its checksum in front of `bytes` bytes of target or elements. What the rule covers of them is
 /// there already.
-void seal_native(NativeHeader header, ChecksumRule rule, uint8_t* frame, size_t bytes);
-/// Whether the checksum of a frame holds that parse_native() takes. Whether it is a retransmission is not covered.
-bool native_intact(const uint8_t* frame, size_t size, ChecksumRule rule);
+void seal_exact(ExactHeader header, ChecksumRule rule, uint8_t* frame, size_t bytes);
+/// Whether the checksum of a frame holds that parse_exact() takes. Whether it is a retransmission is not covered.
+bool exact_intact(const uint8_t* frame, size_t size, ChecksumRule rule);
 
 /// Writes the checksum of a control message behind its `size` bytes, and returns its size with that. [CTL-8]
 size_t seal_control(uint8_t* frame, size_t size);

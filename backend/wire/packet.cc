@@ -37,35 +37,35 @@ ParseError parse_data(const uint8_t* frame, size_t size, Kind expected, DataPack
 
 namespace {
 
-bool is_operation(const NativeHeader& header) {
+bool is_operation(const ExactHeader& header) {
   if (header.operation >= kReduceOps || header.type >= kElementTypes) return false;
   const auto operation = static_cast<ReduceOp>(header.operation);
   const auto type = static_cast<ElementType>(header.type);
   const int most = sums_floats(operation, type) ? kMaxWorkers : 1;
-  return native_can(operation, type) && header.divisor >= 1 && header.divisor <= most;  // [NATIVE-7, NATIVE-8]
+  return exact_can(operation, type) && header.divisor >= 1 && header.divisor <= most;  // [EXACT-7, EXACT-8]
 }
 
 }  // namespace
 
-ParseError parse_native(const uint8_t* frame, size_t size, Kind expected, NativePacket* out) {
-  if (size < kNativeHeaderBytes) return ParseError::kShort;
+ParseError parse_exact(const uint8_t* frame, size_t size, Kind expected, ExactPacket* out) {
+  if (size < kExactHeaderBytes) return ParseError::kShort;
   if (version_of(frame) != kVersion) return ParseError::kOtherVersion;
   if (kind_of(frame) != static_cast<uint8_t>(expected)) return ParseError::kKind;
-  const NativeHeader header = read_native_header(frame);
-  if (!is_operation(header)) return ParseError::kOperation;  // [NATIVE-14]
+  const ExactHeader header = read_exact_header(frame);
+  if (!is_operation(header)) return ParseError::kOperation;  // [EXACT-14]
   if (header.seq == 0) return ParseError::kSeq;
   const auto operation = static_cast<ReduceOp>(header.operation);
   const auto type = static_cast<ElementType>(header.type);
-  const size_t begin = kNativeHeaderBytes + (has_target(header) ? kTargetBytes : 0);
+  const size_t begin = kExactHeaderBytes + (has_target(header) ? kTargetBytes : 0);
   if (size < begin) return ParseError::kLength;  // [RDMA-6]
   const size_t bytes = size - begin;
   const size_t most = operation == ReduceOp::kBarrier ? 0 : kMaxPayloadBytes;
-  if (bytes % element_bytes(type) != 0 || bytes > most) return ParseError::kLength;  // [NATIVE-11]
+  if (bytes % element_bytes(type) != 0 || bytes > most) return ParseError::kLength;  // [EXACT-11]
   out->header = header;
   out->operation = operation;
   out->type = type;
   out->target.reset();
-  if (has_target(header)) out->target = read_target(frame + kNativeHeaderBytes);
+  if (has_target(header)) out->target = read_target(frame + kExactHeaderBytes);
   out->elements = frame + begin;
   out->bytes = bytes;
   return ParseError::kNone;

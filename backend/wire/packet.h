@@ -11,8 +11,8 @@
 
 namespace switchml::wire {
 
-static_assert(kHeaderBytes == 20 && kNativeHeaderBytes == 24 && kControlBytes == 8);
-static_assert(kMaxPayloadBytes + kNativeHeaderBytes <= 65507, "one UDP datagram over loopback");
+static_assert(kHeaderBytes == 20 && kExactHeaderBytes == 24 && kControlBytes == 8);
+static_assert(kMaxPayloadBytes + kExactHeaderBytes <= 65507, "one UDP datagram over loopback");
 
 /// Why a frame is not a well-formed packet of this protocol.
 enum class ParseError {
@@ -20,7 +20,7 @@ enum class ParseError {
   kShort,         // shorter than the header that its kind needs
   kOtherVersion,  // another protocol version
   kKind,          // a kind that does not exist or is not expected here
-  kLength,        // payload not a multiple of 4 bytes; of a native packet, not whole elements
+  kLength,        // payload not a multiple of 4 bytes; of an exact packet, not whole elements
   kOperation,     // an operation that does not exist, or not of this type
   kSeq,           // sequence number 0
   kChecksum,      // of a control message: it is damaged
@@ -42,9 +42,9 @@ inline uint8_t version_of(const uint8_t* frame) { return static_cast<uint8_t>(fr
 /// Checks version, kind, length, operation and seq of a contribution or result. `out` is set on kNone only.
 ParseError parse_data(const uint8_t* frame, size_t size, Kind expected, DataPacket* out);
 
-/// A contribution or a result of a native session, viewed in place. A result whose elements are in its target has none.
-struct NativePacket {
-  NativeHeader header;
+/// A contribution or a result of an exact session, viewed in place. A result whose elements are in its target has none.
+struct ExactPacket {
+  ExactHeader header;
   std::optional<Target> target;  // of a contribution
   ReduceOp operation = ReduceOp::kSum;
   ElementType type = ElementType::kFloat32;
@@ -52,11 +52,11 @@ struct NativePacket {
   size_t bytes = 0;
 };
 /// Whether a target follows this header. [RDMA-6]
-inline bool has_target(const NativeHeader& header) {
-  return header.kind == static_cast<uint8_t>(Kind::kNativeContribution) && (header.flags & kFlagTarget) != 0;
+inline bool has_target(const ExactHeader& header) {
+  return header.kind == static_cast<uint8_t>(Kind::kExactContribution) && (header.flags & kFlagTarget) != 0;
 }
 /// The same for one of these. Says nothing of its checksum (wire/checksum.h).
-ParseError parse_native(const uint8_t* frame, size_t size, Kind expected, NativePacket* out);
+ParseError parse_exact(const uint8_t* frame, size_t size, Kind expected, ExactPacket* out);
 
 /// A control request or reply: its fixed part, and the body between that and the checksum.
 struct ControlPacket {

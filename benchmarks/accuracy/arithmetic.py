@@ -47,19 +47,19 @@ class Arithmetic:
                 "configured with SWITCHML_BUILD_BENCHMARKS=ON"
             )
         self.library = ctypes.CDLL(str(path))
-        self.library.accuracy_native.restype = ctypes.c_char_p
+        self.library.accuracy_exact.restype = ctypes.c_char_p
         self.library.accuracy_integer.restype = ctypes.c_uint64
         self.max_workers = self.library.accuracy_max_workers()
 
     def magnitude_bits(self, workers):
         return self.library.accuracy_magnitude_bits(workers)
 
-    def native(self, values, kind, levels):
+    def exact(self, values, kind, levels):
         """Exact at each node of a tree, and rounded to the type there."""
         out, arguments = self.call(values, kind)
-        why = self.library.accuracy_native(*arguments, levels, pointer(out))
+        why = self.library.accuracy_exact(*arguments, levels, pointer(out))
         if why:
-            raise ValueError(f"native sum of {len(values)} workers in {levels} level(s): {why.decode()}")
+            raise ValueError(f"exact sum of {len(values)} workers in {levels} level(s): {why.decode()}")
         return decode(out, kind)
 
     def ring(self, values, kind):

@@ -20,10 +20,10 @@ Tensors tensors_of(int type, const uint8_t* data, int workers, size_t elements) 
 SWITCHML_EXPORT int accuracy_magnitude_bits(int workers) { return switchml::accuracy::magnitude_bits(workers); }
 SWITCHML_EXPORT int accuracy_max_workers() { return switchml::kMaxWorkers; }
 
-SWITCHML_EXPORT const char* accuracy_native(int type, const uint8_t* data, int workers, size_t elements, int levels,
+SWITCHML_EXPORT const char* accuracy_exact(int type, const uint8_t* data, int workers, size_t elements, int levels,
                                             uint8_t* out) {
   static thread_local std::string why;
-  const auto status = switchml::accuracy::native_sum(tensors_of(type, data, workers, elements), levels, out);
+  const auto status = switchml::accuracy::exact_sum(tensors_of(type, data, workers, elements), levels, out);
   why = status.message();
   return status.ok() ? nullptr : why.c_str();
 }

@@ -71,7 +71,7 @@ def flat(arithmetic, values, kind, parts):
     """One level: the exact sum, rounded once. More workers than a node takes have no other."""
     rounded = exact_sums.nearest(parts, FORMATS[kind])
     if len(values) <= arithmetic.max_workers:
-        found = arithmetic.native(values, kind, 1)
+        found = arithmetic.exact(values, kind, 1)
         if not numpy.array_equal(found, rounded):
             raise ValueError(f"{kind}, {len(values)} workers: a sum in one level is not the exact sum, rounded once")
     return rounded
@@ -94,7 +94,7 @@ def case(arithmetic, kind, distribution, workers, levels, elements, seed):
     parts = exact_sums.exact_sum(values)
     check_sample(values, parts)
     ways = {
-        str(level): arithmetic.native(values, kind, level) if level > 1 else flat(arithmetic, values, kind, parts)
+        str(level): arithmetic.exact(values, kind, level) if level > 1 else flat(arithmetic, values, kind, parts)
         for level in levels
     }
     ways["ring"] = arithmetic.ring(values, kind)

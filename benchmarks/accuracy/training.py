@@ -124,7 +124,7 @@ def ways(arithmetic, types, levels):
 
     def in_tree(kind, level):
         form = FORMATS[kind]
-        return lambda found: arithmetic.native(exact_sums.rounded(found, 0.0, form), kind, level)
+        return lambda found: arithmetic.exact(exact_sums.rounded(found, 0.0, form), kind, level)
 
     found = {REFERENCE: lambda found: found.sum(axis=0)}
     for kind in types:

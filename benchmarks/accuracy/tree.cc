@@ -23,7 +23,7 @@ bool reaches(int children, int levels, int workers) {
 }
 
 // Workers `first` to `first + workers`.
-Status native_node(const Tensors& tensors, int first, int workers, int levels, uint8_t* out) {
+Status exact_node(const Tensors& tensors, int first, int workers, int levels, uint8_t* out) {
   const std::vector<int> below = split(workers, levels);
   if (below.size() > static_cast<size_t>(kMaxWorkers)) {
     return {Code::kInvalidArgument, "a node with " + std::to_string(below.size()) + " children: allowed are up to " +
@@ -36,7 +36,7 @@ Status native_node(const Tensors& tensors, int first, int workers, int levels, u
       inputs.push_back(tensors.of(first));
     } else {
       sums.emplace_back(tensors.bytes());
-      if (Status status = native_node(tensors, first, count, levels - 1, sums.back().data()); !status.ok()) {
+      if (Status status = exact_node(tensors, first, count, levels - 1, sums.back().data()); !status.ok()) {
         return status;
       }
       inputs.push_back(sums.back().data());
@@ -116,8 +116,8 @@ int magnitude_bits(int workers) {
   return bits;
 }
 
-Status native_sum(const Tensors& tensors, int levels, uint8_t* out) {
-  return native_node(tensors, 0, tensors.workers, levels, out);
+Status exact_sum(const Tensors& tensors, int levels, uint8_t* out) {
+  return exact_node(tensors, 0, tensors.workers, levels, out);
 }
 
 void chain_sum(const Tensors& tensors, uint8_t* out) {

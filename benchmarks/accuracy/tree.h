@@ -29,8 +29,8 @@ std::vector<int> split(int workers, int levels);
 /// quant::magnitude_bits(), also for more workers than a session takes: what WORD-8 would leave them.
 int magnitude_bits(int workers);
 
-/// Native: each node adds what its children have exactly and rounds once to the type. A node takes kMaxWorkers.
-Status native_sum(const Tensors& tensors, int levels, uint8_t* out);
+/// Exact: each node adds what its children have exactly and rounds once to the type. A node takes kMaxWorkers.
+Status exact_sum(const Tensors& tensors, int levels, uint8_t* out);
 
 /// Each worker's tensor added to the sum of those before it, rounded every time: what a ring does to a chunk.
 void chain_sum(const Tensors& tensors, uint8_t* out);

@@ -7,7 +7,7 @@ import repository  # noqa: F401  the path to _figures
 from _figures import bus_bytes
 
 ETHERNET, IP, UDP, TCP = 14, 20, 8, 32  # TCP with timestamps
-SWITCHML = {"exact": 24, "mixed": 20, "integer": 20}  # by the precision of the session: docs/protocol-native.md
+SWITCHML = {"exact": 24, "mixed": 20, "integer": 20}  # by the precision of the session: docs/protocol-exact.md
 WORD = 4  # bytes of an integer that stands for an element
 
 

@@ -10,7 +10,7 @@ is counted in runs of their own.
     udp      the same over UDP on the loopback interface; with the system calls, whose insides are not in the counts,
              and, from a run without callgrind, the part of CPU time that they take
     rdma     the same over cards that are not there (tests/rdma/fake_verbs.cc), whose own instructions are left out, of
-             tensors that cards reach; always native
+             tensors that cards reach; always exact
     memory   ranks that share memory
 
 Cycles are estimated from a simulation of caches (32 KiB each, 8 ways; behind them 1 MiB, 16 ways) and of branches:
@@ -43,7 +43,7 @@ COPIES = {"GLIBC_TUNABLES": f"glibc.cpu.x86_rep_movsb_threshold={1 << 30}"}
 SIMULATION = ["--cache-sim=yes", "--branch-sim=yes", "--I1=32768,8,64", "--D1=32768,8,64", "--LL=1048576,16,64"]
 FIRST_MISSES, LAST_MISSES, WRONG_GUESSES = ("I1mr", "D1mr", "D1mw"), ("ILmr", "DLmr", "DLmw"), ("Bcm", "Bim")
 NOTHING = dict.fromkeys(("Ir", *FIRST_MISSES, *LAST_MISSES, *WRONG_GUESSES), 0.0)
-NATIVE_BYTES, NATIVE_RUNS = (
+TIMED_BYTES, TIMED_RUNS = (
     1 << 27,
     5,
 )  # that ranks reduce in a run without callgrind, half a second or so; how many of those
@@ -93,10 +93,10 @@ def count(program, side, arguments, environment):
     return measured, {stage: dict(zip(profile.events, costs)) for stage, costs in found.items()}
 
 
-def profile(program, path, ranks, payload, size, environment, native=False, verbs=None):
+def profile(program, path, ranks, payload, size, environment, exact=False, verbs=None):
     """One run of the JSON file: path, shape, and {side: {stage: {event: count}}}."""
     arguments = ["--path", path, "--ranks", ranks, "--payload", payload, "--bytes", size]
-    arguments += ["--native"] if native and path != "memory" else []
+    arguments += ["--exact"] if exact and path != "memory" else []
     arguments += ["--verbs", verbs] if path == "rdma" else []
     found = {side: count(program, side, arguments, environment) for side in SIDES[path]}
     measured = found["ranks"][0]
@@ -108,11 +108,11 @@ def profile(program, path, ranks, payload, size, environment, native=False, verb
     }
     run["stages"] = {side: counted for side, (_, counted) in found.items()}
     if path == "udp":
-        calls = max(1, NATIVE_BYTES // (size * ranks))
-        native = [execute([program, *arguments, "--calls", calls], environment) for _ in range(NATIVE_RUNS)]
-        run["native"] = [
+        calls = max(1, TIMED_BYTES // (size * ranks))
+        timed = [execute([program, *arguments, "--calls", calls], environment) for _ in range(TIMED_RUNS)]
+        run["timed"] = [
             {name: one[name] for name in ("calls", "user_seconds", "system_seconds", "retransmissions")}
-            for one in native
+            for one in timed
         ]
     return run
 
@@ -161,10 +161,10 @@ def print_run(run):
     )
     report.print_columns(HEADINGS, [row for side in run["stages"] for row in side_rows(run, side)])
     print("next bottleneck: " + "; ".join(f"{side}: {bottleneck(counted)}" for side, counted in run["stages"].items()))
-    if "native" in run:
-        parts = sorted(one["system_seconds"] / (one["user_seconds"] + one["system_seconds"]) for one in run["native"])
+    if "timed" in run:
+        parts = sorted(one["system_seconds"] / (one["user_seconds"] + one["system_seconds"]) for one in run["timed"])
         print(
-            f"without callgrind, {len(parts)} times {run['native'][0]['calls']} calls: system calls take {statistics.median(parts):.0%} of the "
+            f"without callgrind, {len(parts)} times {run['timed'][0]['calls']} calls: system calls take {statistics.median(parts):.0%} of the "
             f"CPU time ({parts[0]:.0%} to {parts[-1]:.0%})"
         )
     sys.stdout.flush()
@@ -233,7 +233,7 @@ def parse():
         help="bytes of a packet's payload, not of memory; default: 1024,8192",
     )
     parser.add_argument("--bytes", type=options.byte_size, default=4 << 20, help="of a rank's tensor; default: 4M")
-    parser.add_argument("--native", action="store_true", help="floats travel as they are, not as integers")
+    parser.add_argument("--exact", action="store_true", help="floats travel as they are, not as integers")
     parser.add_argument(
         "--verbs",
         type=pathlib.Path,
@@ -274,13 +274,13 @@ def check(program):
 def main():
     arguments = parse()
     check(arguments.program)
-    environment = {"SWITCHML_KERNELS": arguments.kernels, **(COPIES if arguments.native else {})}
+    environment = {"SWITCHML_KERNELS": arguments.kernels, **(COPIES if arguments.exact else {})}
     content = {**repository.circumstances("profile"), "runs": []}
     for path in arguments.paths:
         for ranks in arguments.ranks:
             for payload in arguments.payload if path != "memory" else arguments.payload[:1]:
                 shape = (
-                    arguments.program, path, ranks, payload, arguments.bytes, environment, arguments.native, arguments.verbs,
+                    arguments.program, path, ranks, payload, arguments.bytes, environment, arguments.exact, arguments.verbs,
                 )  # fmt: skip
                 content["runs"].append(profile(*shape))
                 print_run(content["runs"][-1])

@@ -113,7 +113,7 @@ std::vector<switchml::Option> table(Options* options) {
            "a switch, and queues of this process, loopback sockets or cards; or shared memory"},
           {"ranks", value::whole(1, kMostRanks, &path.ranks), "of the all-reduce"},
           {"payload", value::payload_size(&path.payload_bytes), "of a packet"},
-          {"native", value::flag(&path.native), "floats travel as they are; over rdma they always do"},
+          {"exact", value::flag(&path.exact), "floats travel as they are; over rdma they always do"},
           {"verbs", value::word("LIBRARY", &path.verbs), "of rdma: libibverbs, or what stands for it"},
           {"slots", value::whole(switchml::kMinSlots, switchml::kMaxSlots, &path.slots), "packets in flight per rank"},
           {"bytes", bytes, "of a rank's tensor"},
@@ -135,7 +135,7 @@ int main(int argc, char** argv) {
   };
   const auto left = switchml::answer_command_line(argc, argv, kUsage, table(&options), check);
   if (left) return *left;
-  options.path.native = options.path.native || options.path.name == "rdma";
+  options.path.exact = options.path.exact || options.path.name == "rdma";
   Tensors tensors(static_cast<size_t>(options.path.ranks), std::vector<float>(options.bytes / sizeof(float)));
   auto made = switchml::profile::make_path(options.path);
   if (!made.ok()) return fail(made.status().to_string());

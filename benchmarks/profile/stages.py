@@ -21,7 +21,7 @@ RULES_OF = [
     ),
     # the kernels, and what calls them for each block
     (r"shm::fill_frame|ExactCodec::encode", "", COPY),
-    (r"XXH|wire::checksum|wire::seal_native|wire::native_intact", "", CHECKSUM),
+    (r"XXH|wire::checksum|wire::seal_exact|wire::exact_intact", "", CHECKSUM),
     (r"ExactAggregator::keep", "", KEEP),
     (
         r"quant::(Exact|FixedPoint)::|exact_sum|sum_exactly|reduce_(chunk|elements|words|frames|block)|quant::reduce$",

@@ -173,7 +173,7 @@ Status SwitchPath::start(const PathOptions& options, std::vector<std::unique_ptr
   open.slots = static_cast<uint16_t>(options.slots);
   open.payload = static_cast<uint32_t>(options.payload_bytes);
   const bool by_card = transport_->local().carrier == Carrier::kRdma;
-  open.flags = static_cast<uint8_t>((options.native ? wire::kOpenNative : 0) | (by_card ? wire::kOpenRdma : 0));
+  open.flags = static_cast<uint8_t>((options.exact ? wire::kOpenExact : 0) | (by_card ? wire::kOpenRdma : 0));
   const auto opened = ask(*ranks.front(), frame, wire::build_open(open, 1, frame));
   if (!opened.ok()) return opened.status();
   const wire::OpenReply& granted = opened.value().open;
@@ -184,7 +184,7 @@ Status SwitchPath::start(const PathOptions& options, std::vector<std::unique_ptr
   session_.workers = options.ranks;
   session_.slots = granted.slots;
   session_.payload_bytes = granted.payload;
-  session_.native = (granted.flags & wire::kOpenNative) != 0;
+  session_.exact = (granted.flags & wire::kOpenExact) != 0;
   session_.secret[0] = 0x1234;
   session_.secret[1] = 0x5678;
   session_.switch_endpoint = transport_->local();

@@ -30,7 +30,7 @@ softswitch::InstalledSession Job::session() const {
   session.epoch = static_cast<uint32_t>(1 + moves_);
   session.slots = options_.slots;
   session.payload_bytes = options_.payload_bytes;
-  session.native = true;
+  session.exact = true;
   session.session_key = kKey;
   return session;
 }
@@ -50,10 +50,10 @@ EngineOptions Job::engine(int member, int members) const {
   SessionParameters& session = engine.session;
   static_cast<Route&>(session) = route();
   session.worker = member;
-  session.workers = std::min(members, kMaxWorkers);  // what a native all-reduce asks of it: nothing
+  session.workers = std::min(members, kMaxWorkers);  // what an exact all-reduce asks of it: nothing
   session.slots = options_.slots;
   session.payload_bytes = options_.payload_bytes;
-  session.native = session.tree = true;
+  session.exact = session.tree = true;
   session.secret[0] = 1;
   engine.switch_patience = seconds(1000);  // who has lost a switch is told
   engine.keep_results = options_.dies_at != kNoInstant;

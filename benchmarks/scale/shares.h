@@ -1,4 +1,4 @@
-// Native aggregation by hosts: each adds its share of the tensor for all, gets a contribution from each other worker
+// Exact aggregation by hosts: each adds its share of the tensor for all, gets a contribution from each other worker
 // and sends each the result. In turn: a host begins with the one after itself.
 #pragma once
 

@@ -37,7 +37,7 @@ size_t WorkerTransport::receive(RxFrame* frames, size_t) {
 }
 
 WorkerEnd::WorkerEnd(const WorkerOptions& options, Carrier* carrier) : options_(options), carrier_(carrier) {
-  const size_t most = options_.engine.session.payload_bytes + wire::kNativeHeaderBytes;
+  const size_t most = options_.engine.session.payload_bytes + wire::kExactHeaderBytes;
   auto transport = std::make_unique<WorkerTransport>(carrier, options_.node, most);
   transport_ = transport.get();
   const auto on_failure = [this](const Status& status) { wrong_ = status.to_string(); };
@@ -88,9 +88,9 @@ void WorkerEnd::look_again() {
 }
 
 void WorkerEnd::check(const uint8_t* frame, size_t size) {
-  if (size <= wire::kNativeHeaderBytes) return;
-  const wire::NativeHeader header = wire::read_native_header(frame);
-  if (header.kind != static_cast<uint8_t>(wire::Kind::kNativeResult)) return;
+  if (size <= wire::kExactHeaderBytes) return;
+  const wire::ExactHeader header = wire::read_exact_header(frame);
+  if (header.kind != static_cast<uint8_t>(wire::Kind::kExactResult)) return;
   const LaneSlots lanes = options_.engine.session.lanes_per_shard();
   const bool bulk = header.slot >= lanes.data;
   const size_t lane = static_cast<size_t>(bulk ? lanes.bulk_data : lanes.data);

@@ -50,7 +50,7 @@ def _open(messages, stub, question, options):
         "slots",
         "payload_bytes",
         "queue_pairs",
-        "native",
+        "exact",
         "share",
     )
     ranks = _ranks(messages, question)
@@ -59,7 +59,7 @@ def _open(messages, stub, question, options):
     if job:
         request.replaces.CopyFrom(messages.SessionName(job=job, epoch=epoch, session_key=session_key))
     reply = stub.Open(request, **options)
-    of_reply = ("slots", "payload_bytes", "whole_chunks", "lease_ms", "native", "tree")
+    of_reply = ("slots", "payload_bytes", "whole_chunks", "lease_ms", "exact", "tree")
     granted = {name: getattr(reply, name) for name in of_reply}
     return granted | {name: getattr(reply.session, name) for name in ("job", "epoch", "session_key")}
 

@@ -77,7 +77,7 @@ def test_every_level_rounds_the_exact_sum_once(kind):
     tree = {1: values, 2: [add(values[:2]), add(values[2:5]), add(values[5:])]}
     tree[3] = [add(numpy.array([add(part[:2]), add(part[2:])])) for part in (values[:4], values[4:])]
     for levels, below in tree.items():
-        assert ours.native(values, kind, levels).tolist() == add(numpy.array(below)).tolist()
+        assert ours.exact(values, kind, levels).tolist() == add(numpy.array(below)).tolist()
     chain = values[0]
     for value in values[1:]:
         chain = add(numpy.array([chain, value]))
@@ -102,7 +102,7 @@ def test_a_sum_that_is_not_rounded_once_is_an_error():
     values = awkward(3, 64, form)
     parts = exact_sums.exact_sum(values)
     for shift in (0.0, 1.0):
-        ours = types.SimpleNamespace(max_workers=3, native=lambda *_: exact_sums.nearest(parts, form) + shift)
+        ours = types.SimpleNamespace(max_workers=3, exact=lambda *_: exact_sums.nearest(parts, form) + shift)
         if not shift:
             assert sums.flat(ours, values, "float16", parts) is not None
             continue

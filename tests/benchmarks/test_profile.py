@@ -117,7 +117,7 @@ def test_what_is_no_file_of_callgrinds_is_an_error(text, why):
         ("switchml::(anonymous namespace)::RdmaTransport::message_of(int)", "x/rdma.cc", stages.SEND),
         ("switchml::(anonymous namespace)::RdmaTransport::lend(int)", "x/rdma.cc", stages.RECEIVE),
         ("ibv_post_send", "x/tests/rdma/fake_verbs.cc", stages.CARD),
-        ("switchml::wire::seal_native(int)", "x/backend/wire/checksum.cc", stages.CHECKSUM),
+        ("switchml::wire::seal_exact(int)", "x/backend/wire/checksum.cc", stages.CHECKSUM),
         ("switchml::ExactAggregator::keep(int)", "x/backend/exact/exact_aggregator.cc", stages.KEEP),
         ("switchml::UdpReceiver::lend(int)", "x/backend/transport/udp_rx.cc", stages.RECEIVE),
         ("switchml::(anonymous namespace)::merge(int)", "x/backend/integer/integer_aggregator.cc", stages.ADD),
@@ -184,7 +184,7 @@ needs_program = pytest.mark.skipif(not PROGRAM.exists(), reason=f"{PROGRAM} is n
         ("inproc", [], 2),
         ("udp", [], 2),
         # one that announces it
-        ("udp", ["--native"], 1),
+        ("udp", ["--exact"], 1),
         ("rdma", ["--verbs", CARDS], 1),
         ("memory", [], 0),
     ],

@@ -25,30 +25,30 @@ void data(const uint8_t* frame, size_t size, Kind kind) {
   check(std::memcmp(again, frame, kHeaderBytes) == 0, "the header written again has the same bytes");
 }
 
-void native(const uint8_t* frame, size_t size, Kind kind) {
-  NativePacket packet;
-  if (parse_native(frame, size, kind, &packet) != ParseError::kNone) return;
-  const NativeHeader& header = packet.header;
+void exact(const uint8_t* frame, size_t size, Kind kind) {
+  ExactPacket packet;
+  if (parse_exact(frame, size, kind, &packet) != ParseError::kNone) return;
+  const ExactHeader& header = packet.header;
   check(header.version == kVersion && header.kind == static_cast<uint8_t>(kind), "version and kind");
   check(header.seq != 0, "seq is not 0");
   check(header.type < kElementTypes && header.operation < kReduceOps, "type and operation exist");
   check(static_cast<uint8_t>(packet.type) == header.type, "the type is the header's");
   check(static_cast<uint8_t>(packet.operation) == header.operation, "the operation is the header's");
-  check(native_can(packet.operation, packet.type), "the type has the operation");
+  check(exact_can(packet.operation, packet.type), "the type has the operation");
   check(header.divisor >= 1 && header.divisor <= kMaxWorkers, "the divisor is in range");
-  const size_t begin = kNativeHeaderBytes + (packet.target ? kTargetBytes : 0);
+  const size_t begin = kExactHeaderBytes + (packet.target ? kTargetBytes : 0);
   check(begin + packet.bytes == size, "header, target and elements are the whole frame");
   check(packet.bytes % element_bytes(packet.type) == 0 && packet.bytes <= kMaxPayloadBytes, "elements are whole");
   check(packet.elements == frame + begin, "elements follow the header, and its target");
   std::vector<uint8_t> again(frame, frame + size);
-  write_native_header(header, again.data());
+  write_exact_header(header, again.data());
   check(std::memcmp(again.data(), frame, size) == 0, "the header written again has the same bytes");
-  seal_native(header, {header.epoch}, again.data(), size - kNativeHeaderBytes);
-  check(native_intact(again.data(), size, {header.epoch}), "what is sealed is intact");
+  seal_exact(header, {header.epoch}, again.data(), size - kExactHeaderBytes);
+  check(exact_intact(again.data(), size, {header.epoch}), "what is sealed is intact");
   again[1] ^= kFlagRepeat;
-  check(native_intact(again.data(), size, {header.epoch}), "so is its retransmission");
+  check(exact_intact(again.data(), size, {header.epoch}), "so is its retransmission");
   again.back() ^= 1;
-  check(!native_intact(again.data(), size, {header.epoch}), "and nothing with a bit changed");
+  check(!exact_intact(again.data(), size, {header.epoch}), "and nothing with a bit changed");
 }
 
 void control(const uint8_t* frame, size_t size, Kind kind) {
@@ -77,7 +77,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* bytes, size_t size) {
   std::vector<uint8_t> exact(bytes, bytes + size);  // so that a byte read behind the end is noticed
   switchml::fuzz::become_current(&exact);
   for (const Kind kind : {Kind::kContribution, Kind::kResult}) data(exact.data(), size, kind);
-  for (const Kind kind : {Kind::kNativeContribution, Kind::kNativeResult}) native(exact.data(), size, kind);
+  for (const Kind kind : {Kind::kExactContribution, Kind::kExactResult}) exact(exact.data(), size, kind);
   for (const std::vector<uint8_t>& frame : {exact, switchml::fuzz::sealed(exact)}) {
     for (const Kind kind : {Kind::kRequest, Kind::kReply}) control(frame.data(), frame.size(), kind);
     reply(frame.data(), frame.size());

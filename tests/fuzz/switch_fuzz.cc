@@ -36,20 +36,20 @@ constexpr uint8_t kMember = 1;   // the frame gets job, epoch and key of the las
 constexpr uint8_t kSweep = 2;    // leases are looked at first
 constexpr uint8_t kInstall = 4;  // instead of a packet: a session is installed, with members and perhaps a parent
 constexpr uint8_t kRemove = 8;   // instead of a packet: the last installed session is removed
-constexpr uint8_t kSeal = 16;    // a native contribution gets the checksum that the last session's key makes right
+constexpr uint8_t kSeal = 16;    // an exact contribution gets the checksum that the last session's key makes right
 constexpr uint8_t kByCard = 32;  // the frame comes by a card
 
-/// A native contribution to the last session. A fuzzer cannot guess checksums, nor whom to send them to.
-void become_native(const wire::OpenReply& session, uint8_t what, bool of_card, std::vector<uint8_t>* frame) {
-  if (frame->size() < wire::kNativeHeaderBytes) return;
-  if (wire::kind_of(frame->data()) != static_cast<uint8_t>(wire::Kind::kNativeContribution)) return;
-  wire::NativeHeader header = wire::read_native_header(frame->data());
+/// An exact contribution to the last session. A fuzzer cannot guess checksums, nor whom to send them to.
+void become_exact(const wire::OpenReply& session, uint8_t what, bool of_card, std::vector<uint8_t>* frame) {
+  if (frame->size() < wire::kExactHeaderBytes) return;
+  if (wire::kind_of(frame->data()) != static_cast<uint8_t>(wire::Kind::kExactContribution)) return;
+  wire::ExactHeader header = wire::read_exact_header(frame->data());
   if (what & kMember) header.job = session.job, header.epoch = session.epoch;
-  wire::write_native_header(header, frame->data());
-  const bool holds_target = frame->size() >= wire::kNativeHeaderBytes + wire::kTargetBytes;
+  wire::write_exact_header(header, frame->data());
+  const bool holds_target = frame->size() >= wire::kExactHeaderBytes + wire::kTargetBytes;
   if ((what & kSeal) && (holds_target || !wire::has_target(header))) {
     const wire::ChecksumRule rule{session.session_key, !of_card};
-    wire::seal_native(header, rule, frame->data(), frame->size() - wire::kNativeHeaderBytes);
+    wire::seal_exact(header, rule, frame->data(), frame->size() - wire::kExactHeaderBytes);
   }
 }
 
@@ -68,7 +68,7 @@ class Network : public PacketSink, public MeetTap {
       sw_.remove(last_.job, last_.epoch);
     } else {
       if (step.what & kMember) fuzz::become_member(last_, cookie_, &step.frame);
-      become_native(last_, step.what, of_card_[last_.job], &step.frame);
+      become_exact(last_, step.what, of_card_[last_.job], &step.frame);
       if (!step.is_bare()) step.frame = fuzz::sealed(step.frame);
       packet(step);
     }
@@ -87,13 +87,13 @@ class Network : public PacketSink, public MeetTap {
     };
     check(std::any_of(told_.begin(), told_.end(), same), "only what a member has named is written to");
     check(to.carrier == Carrier::kRdma && knows(to), "members that come by cards are");
-    wire::NativePacket packet;
-    check(wire::parse_native(frame, size, wire::Kind::kNativeResult, &packet) == wire::ParseError::kNone,
+    wire::ExactPacket packet;
+    check(wire::parse_exact(frame, size, wire::Kind::kExactResult, &packet) == wire::ParseError::kNone,
           "a result whose elements are in a target is well-formed");
     const uint8_t job = packet.header.job;
     check(packet.bytes == 0 && packet.header.flags == wire::kFlagTarget, "it says so, and has none");
-    check(native_[job] && of_card_[job] && target.bytes <= payload_[job], "it is of a session over cards");
-    check(wire::native_intact(frame, size, {key_[job], false}), "its checksum holds");
+    check(exact_[job] && of_card_[job] && target.bytes <= payload_[job], "it is of a session over cards");
+    check(wire::exact_intact(frame, size, {key_[job], false}), "its checksum holds");
     const std::vector<uint8_t> written(elements, elements + target.bytes);  // all of it is there
     pay(to, size + written.size());
   }
@@ -112,7 +112,7 @@ class Network : public PacketSink, public MeetTap {
   }
   void multicast(const uint8_t* frame, size_t size, const Endpoint* const* to, size_t count) override {
     sent(frame, size, count);
-    check(is(frame, wire::Kind::kResult) || is(frame, wire::Kind::kNativeResult), "only results go to several");
+    check(is(frame, wire::Kind::kResult) || is(frame, wire::Kind::kExactResult), "only results go to several");
     for (size_t i = 0; i < count; ++i) {
       check(knows(*to[i]), "results go to members");
       answer(*to[i]);
@@ -143,7 +143,7 @@ class Network : public PacketSink, public MeetTap {
     note_target(step.frame);
     balance_of(from_) += static_cast<int64_t>(step.frame.size());
     answered_.clear();
-    largest_ = std::max(wire::kNativeHeaderBytes + kPayload, wire::kMaxControlBytes);
+    largest_ = std::max(wire::kExactHeaderBytes + kPayload, wire::kMaxControlBytes);
     open_ = {};
     if (step.frame.size() >= wire::kControlBytes + wire::kOpenBytes)
       open_ = wire::read_open(step.frame.data() + wire::kControlBytes);
@@ -159,8 +159,8 @@ class Network : public PacketSink, public MeetTap {
   }
 
   void note_target(const std::vector<uint8_t>& frame) {
-    wire::NativePacket packet;
-    const auto parsed = wire::parse_native(frame.data(), frame.size(), wire::Kind::kNativeContribution, &packet);
+    wire::ExactPacket packet;
+    const auto parsed = wire::parse_exact(frame.data(), frame.size(), wire::Kind::kExactContribution, &packet);
     if (parsed == wire::ParseError::kNone && packet.target) told_.push_back({from_, *packet.target});
   }
 
@@ -196,28 +196,28 @@ class Network : public PacketSink, public MeetTap {
             "what another version is told has no checksum, and nothing else");
       return;
     }
-    if (is(frame, wire::Kind::kNativeResult)) return look_at_native(frame, size);
+    if (is(frame, wire::Kind::kExactResult)) return look_at_exact(frame, size);
     wire::DataPacket data;
     const bool well_formed = wire::parse_data(frame, size, wire::Kind::kResult, &data) == wire::ParseError::kNone ||
                              wire::parse_data(frame, size, wire::Kind::kContribution, &data) == wire::ParseError::kNone;
     check(well_formed, "what is sent is a reply, a result or an aggregate");
     check(data.words * kWordBytes <= payload_[data.header.job], "a result is no longer than its session's payload");
-    check(!native_[data.header.job], "words come of no native session");
+    check(!exact_[data.header.job], "words come of no exact session");
   }
 
   static bool is(const uint8_t* frame, wire::Kind kind) { return wire::kind_of(frame) == static_cast<uint8_t>(kind); }
 
-  void look_at_native(const uint8_t* frame, size_t size) const {
-    wire::NativePacket packet;
-    check(wire::parse_native(frame, size, wire::Kind::kNativeResult, &packet) == wire::ParseError::kNone,
-          "a native result is well-formed");
-    const wire::NativeHeader& header = packet.header;
-    check(native_[header.job], "elements come of native sessions only");
-    check(size - wire::kNativeHeaderBytes <= payload_[header.job], "a result is no longer than its session's payload");
+  void look_at_exact(const uint8_t* frame, size_t size) const {
+    wire::ExactPacket packet;
+    check(wire::parse_exact(frame, size, wire::Kind::kExactResult, &packet) == wire::ParseError::kNone,
+          "an exact result is well-formed");
+    const wire::ExactHeader& header = packet.header;
+    check(exact_[header.job], "elements come of exact sessions only");
+    check(size - wire::kExactHeaderBytes <= payload_[header.job], "a result is no longer than its session's payload");
     const bool disagree = (header.flags & wire::kFlagDisagree) != 0;
     check((header.flags & ~wire::kFlagDisagree) == 0, "a result has no other flag");
-    check(!disagree || size == wire::kNativeHeaderBytes, "those that disagree get no elements");
-    check(wire::native_intact(frame, size, {key_[header.job], !of_card_[header.job]}), "its checksum holds");
+    check(!disagree || size == wire::kExactHeaderBytes, "those that disagree get no elements");
+    check(wire::exact_intact(frame, size, {key_[header.job], !of_card_[header.job]}), "its checksum holds");
   }
 
   void note_reply(const uint8_t* frame, size_t size) {
@@ -228,7 +228,7 @@ class Network : public PacketSink, public MeetTap {
     if (reply.type == wire::Request::kOpen) {
       last_ = reply.open;
       payload_[last_.job] = last_.payload;
-      native_[last_.job] = (last_.flags & wire::kOpenNative) != 0;
+      exact_[last_.job] = (last_.flags & wire::kOpenExact) != 0;
       key_[last_.job] = last_.session_key;
       note_owner(reply.open);
     }
@@ -241,11 +241,11 @@ class Network : public PacketSink, public MeetTap {
       return session.job == granted.job && session.epoch == granted.epoch;
     });
     if (known) return;
-    const bool native = (granted.flags & wire::kOpenNative) != 0;
-    check(native == ((open_.flags & wire::kOpenNative) != 0 && !whole_),
-          "a session is native where it can be, if asked");
+    const bool exact = (granted.flags & wire::kOpenExact) != 0;
+    check(exact == ((open_.flags & wire::kOpenExact) != 0 && !whole_),
+          "a session is exact where it can be, if asked");
     of_card_[granted.job] = (open_.flags & wire::kOpenRdma) != 0;
-    const size_t memory = granted.slots * SlotStore::slot_bytes(granted.payload, native ? open_.workers : 0);
+    const size_t memory = granted.slots * SlotStore::slot_bytes(granted.payload, exact ? open_.workers : 0);
     opened_.push_back({granted.job, granted.epoch, client_of(from_), memory});
   }
 
@@ -277,7 +277,7 @@ class Network : public PacketSink, public MeetTap {
     last_ = {};
     last_.job = session.job, last_.epoch = session.epoch;
     payload_[session.job] = session.payload_bytes;
-    native_[session.job] = of_card_[session.job] = false;
+    exact_[session.job] = of_card_[session.job] = false;
     if (session.uplink) known_.push_back(session.uplink->parent);
     for (size_t i = 6; i < f.size() && i < 20; ++i) {
       const Endpoint member = endpoint(static_cast<uint8_t>(i));
@@ -304,7 +304,7 @@ class Network : public PacketSink, public MeetTap {
   uint64_t cookie_ = 0;           // the last one that a join was told
   int64_t balance_[2][256] = {};  // bytes that came from an endpoint, less those that were sent there
   size_t payload_[256] = {};      // by job, as the next three
-  bool native_[256] = {};
+  bool exact_[256] = {};
   bool of_card_[256] = {};
   uint64_t key_[256] = {};
   std::vector<Told> told_;

@@ -18,7 +18,7 @@ constexpr uint8_t kTwice = 2;  // it arrives twice
 class Worker {
  public:
   /// One sum in one stream, or two sums in two.
-  Worker(bool two_streams, bool native) : lone_(options(two_streams, native)) {
+  Worker(bool two_streams, bool exact) : lone_(options(two_streams, exact)) {
     for (const size_t chunks : two_streams ? std::vector<size_t>{20, 2} : std::vector<size_t>{10}) {
       sums_.emplace_back();
       Sum& sum = sums_.back();
@@ -61,9 +61,9 @@ class Worker {
     std::shared_ptr<std::vector<Status>> outcome;
   };
 
-  static LoneOptions options(bool two_streams, bool native) {
+  static LoneOptions options(bool two_streams, bool exact) {
     LoneOptions out;
-    out.native = native;
+    out.exact = exact;
     if (two_streams) out.slots = kLeastSlotsForBulk;
     return out;
   }
@@ -72,7 +72,7 @@ class Worker {
   }
   void remember(const std::vector<Bytes>& sent) {
     for (const Bytes& frame : sent) {
-      check(frame.size() <= wire::kNativeHeaderBytes + 1024, "what is sent is bounded");
+      check(frame.size() <= wire::kExactHeaderBytes + 1024, "what is sent is bounded");
       if (is_contribution(frame) && contributions_.size() < 256) contributions_.push_back(frame);
     }
   }

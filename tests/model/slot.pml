@@ -24,8 +24,8 @@
 #ifndef FIRST
 #define FIRST 12 /* 12 13 14 15 2 3: the range ends in the middle */
 #endif
-/* NATIVE: contributions are kept, and reduced when the last one comes. Each worker has one place in a slot for them, which
- * both versions of it share [NATIVE-16].
+/* EXACT: contributions are kept, and reduced when the last one comes. Each worker has one place in a slot for them, which
+ * both versions of it share [EXACT-16].
  *
  * TRIAL: the first use is one that workers may give up before it is complete: when they have all said so, not through the
  * switch, they wait for its result no more [PATH-9].
@@ -103,7 +103,7 @@ byte accepted[SESSIONS * WORKERS * SLOTS];
 #define TAKEN(e, w, s) taken[((e) * WORKERS + (w)) * SLOTS + (s)]
 byte taken[SESSIONS * WORKERS * SLOTS];
 
-#ifdef NATIVE
+#ifdef EXACT
 /* Known to the model alone: to which session and use that belongs which is kept of worker w in slot s; 0: nothing is. */
 #define KEPT(w, s) kept[(w) * SLOTS + (s)]
 #define KEPT_OF(e, u) ((e) * USES + (u) + 1)
@@ -130,7 +130,7 @@ byte completed[SLOTS]; /* uses of the last session that were completed at node 0
 
 /* ---- the switch ---- */
 
-#ifdef NATIVE
+#ifdef EXACT
 /* The other version holds a newer use, and this is no duplicate. */
 #define OVERTAKEN(n, m, e, s, q) (HELD(n, s, (q) + 1).epoch == e && NEWER(HELD(n, s, (q) + 1).seq, q) && \
   !(HELD(n, s, q).epoch == e && HELD(n, s, q).seq == q && (HELD(n, s, q).bits & (1 << (m)))))
@@ -184,7 +184,7 @@ inline put_in(n, m, e, s, q, u, x) {
     HELD(n, s, q).of_use != u || HELD(n, s, q).of_epoch != e;
   HELD(n, s, q).bits = HELD(n, s, q).bits | (1 << (m));
   HELD(n, s, q).summed = HELD(n, s, q).summed | (1 << (m));
-#ifdef NATIVE
+#ifdef EXACT
   keep_or_reduce(n, m, e, s, q, u);
 #endif
   if
@@ -203,7 +203,7 @@ inline contribution_arrives(n, m, e, s, q, u, x) {
 #ifndef BUG_OLD_SESSION_TAKEN
   :: e != node[n].live -> skip
 #endif
-#if defined(NATIVE) && !defined(BUG_OVERTAKEN_KEPT)
+#if defined(EXACT) && !defined(BUG_OVERTAKEN_KEPT)
   :: e == node[n].live && OVERTAKEN(n, m, e, s, q) -> skip
 #endif
   :: else ->

@@ -34,25 +34,25 @@ MODELS = {
     "tree, 2 workers, 2 slots": ("any_order.pml", SAFETY, {"WORKERS": 2, "SLOTS": 2, "TREE": 1}, 7000),
     "tree, 4 workers": ("any_order.pml", SAFETY, {"WORKERS": 4, "TREE": 1}, 500),
     "tree, 2 workers, 2 sessions": ("any_order.pml", SAFETY, {"WORKERS": 2, "SESSIONS": 2, "TREE": 1}, 1000),
-    "native, 3 workers": ("any_order.pml", SAFETY, {"WORKERS": 3, "NATIVE": 1}, 1000),
-    "native, a trial, 3 workers": ("any_order.pml", SAFETY, {"WORKERS": 3, "NATIVE": 1, "TRIAL": 1}, 9000),
-    "native, a trial, 2 sessions": (
+    "exact, 3 workers": ("any_order.pml", SAFETY, {"WORKERS": 3, "EXACT": 1}, 1000),
+    "exact, a trial, 3 workers": ("any_order.pml", SAFETY, {"WORKERS": 3, "EXACT": 1, "TRIAL": 1}, 9000),
+    "exact, a trial, 2 sessions": (
         "any_order.pml",
         SAFETY,
-        {"WORKERS": 2, "NATIVE": 1, "TRIAL": 1, "SESSIONS": 2, "USES": 3, "FIRST": 14},
+        {"WORKERS": 2, "EXACT": 1, "TRIAL": 1, "SESSIONS": 2, "USES": 3, "FIRST": 14},
         30000,
     ),
-    "native, what is late is kept, no trial": (
+    "exact, what is late is kept, no trial": (
         "any_order.pml",
         SAFETY,
-        {"WORKERS": 3, "NATIVE": 1, "BUG_OVERTAKEN_KEPT": 1},
+        {"WORKERS": 3, "EXACT": 1, "BUG_OVERTAKEN_KEPT": 1},
         1000,
     ),
     "a trial, 2 workers": ("any_order.pml", SAFETY, {"WORKERS": 2, "TRIAL": 1}, 200),
-    "channels, native": (
+    "channels, exact": (
         "channels.pml",
         ("finishes", "exact"),
-        {"WORKERS": 2, "NATIVE": 1, "USES": 4, "FIRST": 14, "LOSSES": 1, "COPIES": 0},
+        {"WORKERS": 2, "EXACT": 1, "USES": 4, "FIRST": 14, "LOSSES": 1, "COPIES": 0},
         100000,
     ),
     "channels, 2 losses": ("channels.pml", ("finishes", "exact"), {"WORKERS": 2, "LOSSES": 2, "COPIES": 0}, 100000),
@@ -77,7 +77,7 @@ MODELS = {
 }
 
 TWO, THREE, RESTARTED, TREE = {"WORKERS": 2}, {"WORKERS": 3}, {"WORKERS": 2, "SESSIONS": 2}, {"WORKERS": 4, "TREE": 1}
-NATIVE = {"WORKERS": 2, "NATIVE": 1}
+EXACT = {"WORKERS": 2, "EXACT": 1}
 SHORT = {"WORKERS": 2, "USES": 3, "LOSSES": 1, "COPIES": 0, "SWAPS": 0}
 WRAPS = SHORT | {"FIRST": 14}
 SHORT_TREE = SHORT | {"TREE": 1, "ROOM": 1, "USES": 2}
@@ -96,8 +96,8 @@ BUGS = [
     ("BUG_OLD_SESSION_TAKEN", "any_order.pml", RESTARTED, "isolated"),
     ("BUG_HELD_EPOCH_IGNORED", "any_order.pml", RESTARTED, "exact"),
     ("BUG_USE_OPENED_EARLY", "any_order.pml", TWO, "answerable"),
-    ("BUG_USE_OPENED_EARLY", "any_order.pml", NATIVE, "answerable"),
-    ("BUG_OVERTAKEN_KEPT", "any_order.pml", NATIVE | {"TRIAL": 1}, "exact"),
+    ("BUG_USE_OPENED_EARLY", "any_order.pml", EXACT, "answerable"),
+    ("BUG_OVERTAKEN_KEPT", "any_order.pml", EXACT | {"TRIAL": 1}, "exact"),
     ("BUG_ACCEPTED_WITHOUT_WAITING", "any_order.pml", TWO, "once"),
     ("BUG_WORKER_IGNORES_SEQUENCE", "any_order.pml", TWO, "exact"),
     ("BUG_WORKER_IGNORES_EPOCH", "any_order.pml", RESTARTED, "exact"),

@@ -38,7 +38,7 @@ def cases(seed):
     return exact.cases(dist.get_rank(), dist.get_world_size(), seed, added)
 
 
-def moves_natively():
+def moves_exactly():
     """Whether what moves goes as reductions do, and not through Gloo (docs/collectives.md)."""
     import switchml
 
@@ -64,9 +64,9 @@ def moved(case, turn):
 
 
 def soak(until, seed):
-    """All-reduces of every shape, and what moves natively, round after round, each checked to the bit: once at least,
+    """All-reduces of every shape, and what moves exactly, round after round, each checked to the bit: once at least,
     and so many seconds, or until there is a file of that name."""
-    shapes, moves = cases(seed), moves_natively()
+    shapes, moves = cases(seed), moves_exactly()
     dist.barrier()
     begin, calls, turn, before = time.monotonic(), 0, 0, counters()
     while turn == 0 or not any_rank_says(
@@ -103,7 +103,7 @@ def timed(elements, times):
 def until_error(seconds):
     """Checked all-reduces until one fails: what it says and when, by the clock that all processes of this machine
     share."""
-    shapes, moves, end, calls = cases(1)[:6], moves_natively(), time.monotonic() + seconds, 0
+    shapes, moves, end, calls = cases(1)[:6], moves_exactly(), time.monotonic() + seconds, 0
     try:
         while not any_rank_says(time.monotonic() > end):
             for case in shapes:

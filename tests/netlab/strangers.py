@@ -12,7 +12,7 @@ import struct
 from vectors.wire import VERSION, checked
 
 CONTRIBUTION, RESULT, REQUEST, REPLY = 1, 2, 3, 4
-NATIVE = 4  # more than the kinds of contributions and results of words
+EXACT = 4  # more than the kinds of contributions and results of words
 
 
 class Forger:
@@ -31,7 +31,7 @@ class Forger:
         draw = self.random
         header = struct.pack(
             ">BBBBIHBBIII",
-            VERSION << 4 | kind + NATIVE,
+            VERSION << 4 | kind + EXACT,
             draw.choice((0, 0, 4, 8)),
             draw.choice((1, 1, 1, 2, 255)),
             255 if kind == RESULT else draw.randrange(5),

@@ -230,7 +230,7 @@ def rank_sums_while_told(flag):
 
 
 def test_a_stopped_host_costs_time_only_beside_a_switch_of_integers(tmp_path):
-    """Rank 0 has what adds natively; it is silent for longer than a switch may be."""
+    """Rank 0 has what adds exactly; it is silent for longer than a switch may be."""
     # 3 s: of one, the kernel takes a connection for dead over a single second in which the machine stood still.
     settings_of_all = {"SWITCHML_PRECISION": "auto", "SWITCHML_FAILURE_TIMEOUT": "3"}
     with one_switch(**settings_of_all) as mixed, doomed_pool(3, environment=mixed) as own:
@@ -356,15 +356,15 @@ def test_hosts_add_beside_a_tree_what_is_small(tmp_path):
 
 
 @pytest.mark.skipif(bool(lab.missing()), reason=lab.missing())
-def test_a_native_tree_rounds_as_hosts_of_several_ranks_do(tmp_path):
+def test_a_exact_tree_rounds_as_hosts_of_several_ranks_do(tmp_path):
     """A leaf adds what a host's ranks make together, and the root adds the leaves' sums."""
-    native = {"SWITCHML_PRECISION": "auto", "SWITCHML_TRANSPORT": "auto"}
+    exact = {"SWITCHML_PRECISION": "auto", "SWITCHML_TRANSPORT": "auto"}
     with Tree(tmp_path) as network:
-        got = network.reduce("native", **native)
+        got = network.reduce("exact", **exact)
         under_loss = network.reduce(
-            "lossy", **native, SWITCHML_FAULTS="seed=3,send_loss=0.02,receive_loss=0.02,duplicate=0.02"
+            "lossy", **exact, SWITCHML_FAULTS="seed=3,send_loss=0.02,receive_loss=0.02,duplicate=0.02"
         )
-        of_hosts = network.reduce("hosts", SWITCHML_CONTROLLER="", **native)
+        of_hosts = network.reduce("hosts", SWITCHML_CONTROLLER="", **exact)
     for rank in got:
         assert rank["stats"]["session"]["precision"] == "exact"
     reducing_rank.assert_same(got, of_hosts)
@@ -372,7 +372,7 @@ def test_a_native_tree_rounds_as_hosts_of_several_ranks_do(tmp_path):
 
 
 @pytest.mark.skipif(bool(lab.missing()), reason=lab.missing())
-def test_all_collectives_pass_a_native_tree(tmp_path):
+def test_all_collectives_pass_a_exact_tree(tmp_path):
     """Results that some want and others do not, contributions with and without elements, means of float16."""
     with Tree(tmp_path) as network:
         ranks = {

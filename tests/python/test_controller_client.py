@@ -74,7 +74,7 @@ def question(address, **values):
 
 
 OPEN = {"protocol_version": 1, "client_key": 2**64 - 1, "group": "g", "shards": 2, "slots": 0, "payload_bytes": 64512,
-        "queue_pairs": True, "native": True, "share": 4, "replaces": (9, 10, 11)}  # fmt: skip
+        "queue_pairs": True, "exact": True, "share": 4, "replaces": (9, 10, 11)}  # fmt: skip
 
 
 def in_a_process(function, *args):
@@ -95,12 +95,12 @@ def locate_and_open():
 def test_what_is_asked_and_answered():
     located, granted, asked, tokens = in_a_process(locate_and_open)
     assert located == [(3, ["10.0.0.0:4800", "10.0.0.1:4800"], 2**64 - 2)]
-    assert granted == {"slots": 64, "payload_bytes": 256, "whole_chunks": True, "lease_ms": 30000, "native": False, "tree": True,
+    assert granted == {"slots": 64, "payload_bytes": 256, "whole_chunks": True, "lease_ms": 30000, "exact": False, "tree": True,
                        "job": 7, "epoch": 0xDEADBEEF, "session_key": 2**64 - 3}  # fmt: skip
     assert tokens == [f"Bearer {TOKEN}"] * 2
     assert "10.0.0.2" in asked[0]
     for line in ("client_key: 18446744073709551615", "workers: 2", "shards: 2", "payload_bytes: 64512", 'group: "g"',
-                 "queue_pairs: true", "native: true", "share: 4", "replaces {\n  job: 9\n  epoch: 10\n  session_key: 11\n}"):  # fmt: skip
+                 "queue_pairs: true", "exact: true", "share: 4", "replaces {\n  job: 9\n  epoch: 10\n  session_key: 11\n}"):  # fmt: skip
         assert line in asked[1]
 
 

@@ -9,7 +9,7 @@
 
 namespace switchml::sim {
 
-/// The sum of some bits' values, divided by `divisor`, rounded to nearest even: docs/protocol-native.md.
+/// The sum of some bits' values, divided by `divisor`, rounded to nearest even: docs/protocol-exact.md.
 uint64_t exact_mean(const std::vector<uint64_t>& terms, uint32_t divisor, const Format& format);
 
 }  // namespace switchml::sim

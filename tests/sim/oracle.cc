@@ -139,7 +139,7 @@ uint64_t integer_result(const Call& call, const Tensors& inputs, size_t i) {
   return static_cast<uint64_t>(total);
 }
 
-uint64_t native_float(const Call& call, const Tensors& inputs, size_t i) {
+uint64_t exact_float(const Call& call, const Tensors& inputs, size_t i) {
   if (call.op == ReduceOp::kMin || call.op == ReduceOp::kMax) return extreme_float(call, inputs, i);
   const Format format = format_of(call.type);
   std::vector<uint64_t> all;
@@ -164,8 +164,8 @@ std::vector<uint8_t> expected_result(const Call& call, int workers, const Packet
     uint64_t raw = 0;
     if (!is_floating(call.type)) {
       raw = integer_result(call, inputs, i);
-    } else if (packets.native) {
-      raw = native_float(call, inputs, i);
+    } else if (packets.exact) {
+      raw = exact_float(call, inputs, i);
     } else {
       raw = call.op == ReduceOp::kSum ? float_sum.element(i) : extreme_float(call, inputs, i);
     }

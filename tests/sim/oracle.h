@@ -1,5 +1,5 @@
 // What a collective's result must be, bit by bit: the arithmetic of docs/protocol.md written once more, one element
-// after the other. That of integers in double precision, that of native sessions in whole numbers of any length.
+// after the other. That of integers in double precision, that of exact sessions in whole numbers of any length.
 #pragma once
 
 #include <cstdint>

@@ -20,12 +20,12 @@ size_t draw_count(Random& random, size_t chunk) {
   return 1 + random.below(130 * chunk);  // several groups
 }
 
-ReduceOp draw_op(Random& random, bool native) {
+ReduceOp draw_op(Random& random, bool exact) {
   constexpr ReduceOp kOps[] = {ReduceOp::kSum, ReduceOp::kSum, ReduceOp::kSum,    ReduceOp::kSum,
                                ReduceOp::kMin, ReduceOp::kMax, ReduceOp::kBarrier};
   constexpr ReduceOp kOthers[] = {ReduceOp::kProduct, ReduceOp::kProduct, ReduceOp::kAnd, ReduceOp::kOr,
                                   ReduceOp::kXor};
-  return native && random.chance(0.3) ? random.pick(kOthers) : random.pick(kOps);
+  return exact && random.chance(0.3) ? random.pick(kOthers) : random.pick(kOps);
 }
 
 ElementType draw_type(Random& random, ReduceOp op, const Packets& packets) {
@@ -34,7 +34,7 @@ ElementType draw_type(Random& random, ReduceOp op, const Packets& packets) {
                                     ElementType::kInt8,    ElementType::kUInt8,    ElementType::kInt16,
                                     ElementType::kInt64};
   constexpr ElementType kOthers[] = {ElementType::kFloat64, ElementType::kFloat64, ElementType::kBool};
-  const ElementType type = packets.native && random.chance(0.25) ? random.pick(kOthers) : random.pick(kTypes);
+  const ElementType type = packets.exact && random.chance(0.25) ? random.pick(kOthers) : random.pick(kTypes);
   if (packets.can(op, type)) return type;
   return is_bitwise(op) ? ElementType::kBool : ElementType::kInt32;
 }
@@ -69,9 +69,9 @@ Call draw_movement(Random& random, int workers, const Packets& packets) {
 }
 
 Call draw_call(Random& random, int workers, const Packets& packets) {
-  if (packets.native && random.chance(0.3)) return draw_movement(random, workers, packets);
+  if (packets.exact && random.chance(0.3)) return draw_movement(random, workers, packets);
   Call call;
-  call.op = draw_op(random, packets.native);
+  call.op = draw_op(random, packets.exact);
   call.seed = random.next();
   call.tag = random.below(3);
   if (call.op == ReduceOp::kBarrier) {
@@ -79,7 +79,7 @@ Call draw_call(Random& random, int workers, const Packets& packets) {
     return call;
   }
   call.type = draw_type(random, call.op, packets);
-  call.count = draw_count(random, elements_per_chunk(call.type, packets.payload_bytes, packets.native));
+  call.count = draw_count(random, elements_per_chunk(call.type, packets.payload_bytes, packets.exact));
   call.output_end = call.count;
   call.in_place = random.chance(0.6);
   if (!call.in_place && call.count > 0 && random.chance(0.3)) {  // as reduce_scatter does

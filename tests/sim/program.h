@@ -15,8 +15,8 @@ namespace switchml::sim {
 /// What the packets of a session carry: elements, or integers that stand for them.
 struct Packets {
   size_t payload_bytes = 256;
-  bool native = false;
-  bool can(ReduceOp op, ElementType type) const { return native ? native_can(op, type) : integer_can(op, type); }
+  bool exact = false;
+  bool can(ReduceOp op, ElementType type) const { return exact ? exact_can(op, type) : integer_can(op, type); }
 };
 
 /// What a tensor is filled with.

@@ -206,7 +206,7 @@ void Rank::choose_stream(size_t index, Collective collective) {
   const SessionParameters& session = options_.engine.session;
   const auto chunks = static_cast<size_t>(session.lanes_per_shard().data);
   const bool fits = elements_in_all(collective, session.workers) <=
-                    chunks * elements_per_chunk(collective.type, session.payload_bytes, session.native);
+                    chunks * elements_per_chunk(collective.type, session.payload_bytes, session.exact);
   record_->count(Fault::streams_chosen);
   if (fits && collective.op != ReduceOp::kBarrier) return put(0, index, std::move(collective));
   running_[index]->parts = 2;
@@ -245,7 +245,7 @@ void Rank::end_in_order(size_t stream, size_t number, const Status& status) {
 void Rank::hand_on(const std::shared_ptr<SharedCollective>& collective) {
   const SessionParameters& session = options_.engine.session;
   const Collective& whole = collective->collective();
-  const size_t span = elements_per_span(whole.type, session.payload_bytes, session.native);
+  const size_t span = elements_per_span(whole.type, session.payload_bytes, session.exact);
   const size_t total = elements_in_all(whole, session.workers);
   for (Socket& socket : sockets_) {
     in(socket, [&](Shard& shard) { shard.submit(collective, shard_part(total, span, shard.index(), session.shards)); });

@@ -29,23 +29,23 @@ std::string data_text(const uint8_t* head, size_t size) {
   return text;
 }
 
-std::string native_text(const uint8_t* head, size_t size) {
-  const wire::NativeHeader h = wire::read_native_header(head);
+std::string exact_text(const uint8_t* head, size_t size) {
+  const wire::ExactHeader h = wire::read_exact_header(head);
   char text[200];
   std::snprintf(text, sizeof text,
-                "native %s job=%u epoch=%08x worker=%u slot=%u seq=%u type=%u op=%u divisor=%u%s%s call=%08x "
+                "exact %s job=%u epoch=%08x worker=%u slot=%u seq=%u type=%u op=%u divisor=%u%s%s call=%08x "
                 "checksum=%08x bytes=%zu",
                 h.kind == 5 ? "contribution" : "result", h.job, h.epoch, h.worker, h.slot, h.seq, h.type, h.operation,
                 h.divisor, (h.flags & wire::kFlagRepeat) != 0 ? " repeat" : "",
                 (h.flags & wire::kFlagDisagree) != 0 ? " disagree" : "", h.call, h.checksum,
-                size - wire::kNativeHeaderBytes);
+                size - wire::kExactHeaderBytes);
   return text;
 }
 
 std::string frame_text(const uint8_t* head, size_t size) {
   const int kind = size == 0 ? 0 : wire::kind_of(head);
   if ((kind == 1 || kind == 2) && size >= wire::kHeaderBytes) return data_text(head, size);
-  if ((kind == 5 || kind == 6) && size >= wire::kNativeHeaderBytes) return native_text(head, size);
+  if ((kind == 5 || kind == 6) && size >= wire::kExactHeaderBytes) return exact_text(head, size);
   if ((kind == 3 || kind == 4) && size >= wire::kControlBytes) {
     const wire::Control c = wire::read_control(head);
     return std::string(kind == 3 ? "request" : "reply") + " type=" + std::to_string(c.type) +

@@ -18,9 +18,9 @@ int draw_slots(Random& random) {
   return random.between(4, random.chance(0.7) ? 6 : 16);
 }
 
-// Enough for a native session, where the switch has any.
+// Enough for an exact session, where the switch has any.
 size_t memory_for(const TenantOptions& tenant) {
-  const auto kept = tenant.native_granted ? static_cast<size_t>(tenant.workers) : 0;
+  const auto kept = tenant.exact_granted ? static_cast<size_t>(tenant.workers) : 0;
   return static_cast<size_t>(tenant.slots) * SlotStore::slot_bytes(tenant.payload, kept);
 }
 
@@ -58,7 +58,7 @@ void Simulation::draw_tenants() {
     TenantOptions t;
     t.number = i;
     t.controlled = tree_;
-    t.native_granted = !tree_ && !switch_options_.whole_chunks;
+    t.exact_granted = !tree_ && !switch_options_.whole_chunks;
     t.workers = random_.chance(0.7) ? random_.between(2, 4) : random_.between(5, kMostWorkers);
     t.shards = random_.chance(0.6) ? 1 : random_.between(2, 3);
     t.slots = t.shards * draw_slots(random_);

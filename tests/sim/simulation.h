@@ -44,7 +44,7 @@ class Simulation final : private Carrier {
   void revive_switches();
   void strange(int from, int to, const uint8_t* data, size_t size);
   bool damage(std::vector<uint8_t>* bytes);
-  bool damage_native(std::vector<uint8_t>* bytes);
+  bool damage_exact(std::vector<uint8_t>* bytes);
   bool damage_data(const wire::DataPacket& packet, std::vector<uint8_t>* bytes);
   void flip(std::vector<uint8_t>* bytes, size_t word);
   bool all_finished() const;

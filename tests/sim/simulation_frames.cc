@@ -22,7 +22,7 @@ void Simulation::strange(int from, int to, const uint8_t* data, size_t size) {
   // Who has seen a join knows the session's key, and may join: no other request is sent again.
   const auto seen = slot_frame(data, size);
   const uint64_t kind = seen ? chance_.below(4) : 3;
-  const wire::Kind result = seen && seen->native ? wire::Kind::kNativeResult : wire::Kind::kResult;
+  const wire::Kind result = seen && seen->exact ? wire::Kind::kExactResult : wire::Kind::kResult;
   const auto first_byte = [](wire::Kind of) {
     return static_cast<uint8_t>(wire::kVersion << 4 | static_cast<int>(of));
   };
@@ -54,7 +54,7 @@ bool Simulation::damage(std::vector<uint8_t>* bytes) {
     return wire::parse_data(bytes->data(), bytes->size(), kind, &packet) == wire::ParseError::kNone;
   };
   if (parse(wire::Kind::kContribution) || parse(wire::Kind::kResult)) return damage_data(packet, bytes);
-  if (const auto seen = slot_frame(bytes->data(), bytes->size()); seen && seen->native) return damage_native(bytes);
+  if (const auto seen = slot_frame(bytes->data(), bytes->size()); seen && seen->exact) return damage_exact(bytes);
   // Of requests and replies the checksum finds it.
   if (bytes->size() < wire::kControlBytes) return false;
   flip(bytes, chance_.below(bytes->size() / 4));
@@ -62,16 +62,16 @@ bool Simulation::damage(std::vector<uint8_t>* bytes) {
 }
 
 // Whatever it is, the checksum finds it: nobody has to be forgiven anything. What it does not cover stays.
-bool Simulation::damage_native(std::vector<uint8_t>* bytes) {
-  uint8_t& flags = (*bytes)[wire::kNativeHeaderOffsetFlags];
+bool Simulation::damage_exact(std::vector<uint8_t>* bytes) {
+  uint8_t& flags = (*bytes)[wire::kExactHeaderOffsetFlags];
   const uint8_t repeat = flags & wire::kFlagRepeat;
   const auto whole = *bytes;
-  constexpr size_t kHeaderWords = wire::kNativeHeaderBytes / 4;
+  constexpr size_t kHeaderWords = wire::kExactHeaderBytes / 4;
   const size_t words = bytes->size() / 4;
   flip(bytes, chance_.below(chance_.chance(0.4) ? kHeaderWords : words));
   flags = static_cast<uint8_t>((flags & ~wire::kFlagRepeat) | repeat);
   if (*bytes == whole) return false;
-  record_.count(Fault::native_damaged);
+  record_.count(Fault::exact_damaged);
   return true;
 }
 

@@ -28,10 +28,10 @@ std::optional<SlotFrame> of_words(const uint8_t* frame, size_t size, wire::Kind 
 }
 
 std::optional<SlotFrame> of_elements(const uint8_t* frame, size_t size, wire::Kind kind) {
-  wire::NativePacket packet;
-  if (wire::parse_native(frame, size, kind, &packet) != wire::ParseError::kNone) return std::nullopt;
-  SlotFrame out = common(packet.header, kind == wire::Kind::kNativeResult);
-  out.native = true;
+  wire::ExactPacket packet;
+  if (wire::parse_exact(frame, size, kind, &packet) != wire::ParseError::kNone) return std::nullopt;
+  SlotFrame out = common(packet.header, kind == wire::Kind::kExactResult);
+  out.exact = true;
   out.call = packet.header.call;
   out.kind = uint32_t{packet.header.type} << 16 | uint32_t{packet.header.operation} << 8 | packet.header.divisor;
   out.bytes = packet.bytes;
@@ -44,7 +44,7 @@ uint64_t hash_without(Header header, void (*write)(const Header&, uint8_t*), siz
   header.flags &= static_cast<uint8_t>(~wire::kFlagRepeat);
   header.job = 0;
   header.epoch = 0;
-  uint8_t head[wire::kNativeHeaderBytes] = {};
+  uint8_t head[wire::kExactHeaderBytes] = {};
   write(header, head);
   return hash_bytes(frame + header_bytes, size - header_bytes, hash_bytes(head, header_bytes));
 }
@@ -57,18 +57,18 @@ std::optional<SlotFrame> slot_frame(const uint8_t* frame, size_t size) {
   switch (kind) {
     case wire::Kind::kContribution:
     case wire::Kind::kResult: return of_words(frame, size, kind);
-    case wire::Kind::kNativeContribution:
-    case wire::Kind::kNativeResult: return of_elements(frame, size, kind);
+    case wire::Kind::kExactContribution:
+    case wire::Kind::kExactResult: return of_elements(frame, size, kind);
     default: return std::nullopt;
   }
 }
 
 uint64_t hash_of_contents(const uint8_t* frame, size_t size, const SlotFrame& seen) {
-  if (!seen.native) {
+  if (!seen.exact) {
     return hash_without<wire::Header>(wire::read_header(frame), wire::write_header, wire::kHeaderBytes, frame, size);
   }
-  return hash_without<wire::NativeHeader>(wire::read_native_header(frame), wire::write_native_header,
-                                          wire::kNativeHeaderBytes, frame, size);
+  return hash_without<wire::ExactHeader>(wire::read_exact_header(frame), wire::write_exact_header,
+                                          wire::kExactHeaderBytes, frame, size);
 }
 
 }  // namespace switchml::sim

@@ -10,7 +10,7 @@
 namespace switchml::sim {
 
 struct SlotFrame {
-  bool native = false;
+  bool exact = false;
   bool result = false;  // else a contribution
   uint8_t flags = 0;
   uint8_t job = 0;
@@ -18,7 +18,7 @@ struct SlotFrame {
   uint32_t epoch = 0;
   uint16_t slot = 0;
   uint32_t seq = 0;
-  // ---- native: what contributions to a use must be alike in ----
+  // ---- exact: what contributions to a use must be alike in ----
   uint32_t call = 0;
   uint32_t kind = 0;  // type, operation and divisor
   size_t bytes = 0;   // behind the header

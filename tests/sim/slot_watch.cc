@@ -24,7 +24,7 @@ void SlotWatch::Use::say(const SlotFrame& contribution) {
 }
 
 void SlotWatch::add_session(uint8_t job, uint32_t epoch, int shards, int slots, const WorkerSet& members, int parent,
-                            bool native) {
+                            bool exact) {
   for (auto& [id, other] : sessions_) {
     if (id.first == job && id.second != epoch) other.live = false;
   }
@@ -33,7 +33,7 @@ void SlotWatch::add_session(uint8_t job, uint32_t epoch, int shards, int slots, 
   session = {};
   session.slots_per_shard = slots / shards;
   session.parent = parent;
-  session.native = native;
+  session.exact = exact;
   session.members = members;
   session.uses.resize(static_cast<size_t>(slots) * 2);
 }
@@ -63,7 +63,7 @@ void SlotWatch::before(int from, const uint8_t* frame, size_t size, bool damaged
   if (!packet_ || packet_->result) return;
   Session* session = find(*packet_);
   if (session != nullptr && session->live) {
-    if (packet_->native == session->native && !(damaged && session->native)) hear(session);
+    if (packet_->exact == session->exact && !(damaged && session->exact)) hear(session);
   } else if (session != nullptr) {
     record_->count(Fault::old_session);
   }
@@ -99,7 +99,7 @@ void SlotWatch::output(const uint8_t* frame, size_t size, int to, bool multicast
 
 void SlotWatch::judge_output(Session* session, const SlotFrame& out, int to, bool multicast) {
   const bool same_use = packet_ && packet_->slot == out.slot && packet_->seq == out.seq && packet_->job == out.job &&
-                        packet_->epoch == out.epoch && packet_->native == out.native;
+                        packet_->epoch == out.epoch && packet_->exact == out.exact;
   if (!same_use) return broken("a packet makes the switch answer for another use");
   const bool result = out.result;
   if (session->parent >= 0 && result) {  // passed down
@@ -114,7 +114,7 @@ void SlotWatch::judge_output(Session* session, const SlotFrame& out, int to, boo
     if (!multicast && result && to != from_) return broken("a duplicate's answer goes to somebody else");
   }
   std::string wrong = rule_of_result(*session, out, to);
-  if (wrong.empty() && session->native) wrong = rule_of_elements(*session, *use_, out, to);
+  if (wrong.empty() && session->exact) wrong = rule_of_elements(*session, *use_, out, to);
   if (!wrong.empty()) broken(wrong);
 }
 
@@ -138,14 +138,14 @@ bool SlotWatch::wants_none(const Session& session, const Use& use, const SlotFra
 }
 
 std::string SlotWatch::rule_of_elements(const Session& session, const Use& use, const SlotFrame& out, int to) {
-  if (out.call != use.call || out.kind != use.kind) return "a native result is not of the first contribution's call";
+  if (out.call != use.call || out.kind != use.kind) return "an exact result is not of the first contribution's call";
   const bool says = (out.flags & wire::kFlagDisagree) != 0;
-  if (says != use.disagree) return "a native result does not say whether its contributions agree";
+  if (says != use.disagree) return "an exact result does not say whether its contributions agree";
   if (wants_none(session, use, out, to)) {
     record_->count(Fault::results_unwanted);
-    return out.bytes == 0 ? "" : "a native result has elements for who wants none";
+    return out.bytes == 0 ? "" : "an exact result has elements for who wants none";
   }
-  if (out.bytes != (says ? 0 : use.bytes)) return "a native result has other elements than its contributions";
+  if (out.bytes != (says ? 0 : use.bytes)) return "an exact result has other elements than its contributions";
   return {};
 }
 

@@ -1,7 +1,7 @@
 // The rules of a switch's slots, judged from outside at every packet. It knows what members have sent (by whom and for
 // which use), not what the words are: a result leaves only when every member has contributed to that very use, once to
 // all of them; the bitmap that the switch tells holds just those who have; nothing older moves it; nobody else is
-// answered. Of native sessions it knows what contributions must be alike in, so that a result must say if they are not.
+// answered. Of exact sessions it knows what contributions must be alike in, so that a result must say if they are not.
 // Words and elements are judged where they arrive.
 #pragma once
 
@@ -25,13 +25,13 @@ class SlotWatch {
 
   /// `parent`: the node of the parent, -1 for a root.
   void add_session(uint8_t job, uint32_t epoch, int shards, int slots, const WorkerSet& members, int parent,
-                   bool native = false);
+                   bool exact = false);
   /// Results of the shard's slots go to this node from now on, and its contributions count. shard -1: all.
   void set_member(uint8_t job, uint32_t epoch, int worker, int shard, int node);
   /// Sessions that the switch does not know any more are over; nothing may be sent for them from now on.
   void prune();
 
-  /// `damaged`: it is not what was sent, as a native session's checksum must find.
+  /// `damaged`: it is not what was sent, as an exact session's checksum must find.
   void before(int from, const uint8_t* frame, size_t size, bool damaged);
   /// The switch sends a frame because of the one that came; several receivers in a row are one multicast.
   void output(const uint8_t* frame, size_t size, int to, bool multicast);
@@ -42,7 +42,7 @@ class SlotWatch {
     uint32_t seq = 0;  // 0: none yet
     WorkerSet heard;
     bool announced = false;  // the result went to all
-    // ---- native ----
+    // ---- exact ----
     uint32_t call = 0;
     uint32_t kind = 0;
     size_t bytes = 0;
@@ -52,7 +52,7 @@ class SlotWatch {
   };
   struct Session {
     bool live = true;
-    bool native = false;
+    bool exact = false;
     int slots_per_shard = 1;
     int parent = -1;
     WorkerSet members;

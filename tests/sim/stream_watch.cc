@@ -8,7 +8,7 @@ StreamWatch::StreamWatch(const SessionParameters& session, int shard, uint32_t f
     : job_(session.job),
       epoch_(session.epoch),
       worker_(static_cast<uint8_t>(session.worker)),
-      native_(session.native),
+      exact_(session.exact),
       first_slot_(session.slots_per_shard() * shard),
       first_seq_(first_seq),
       uses_(static_cast<size_t>(session.slots_per_shard())) {}
@@ -16,7 +16,7 @@ StreamWatch::StreamWatch(const SessionParameters& session, int shard, uint32_t f
 std::string StreamWatch::sent(const uint8_t* frame, size_t size) {
   if (wire::kind_of(frame) == static_cast<uint8_t>(wire::Kind::kRequest)) return {};
   const auto seen = slot_frame(frame, size);
-  if (!seen || seen->result || seen->native != native_) return "a worker sends a malformed contribution";
+  if (!seen || seen->result || seen->exact != exact_) return "a worker sends a malformed contribution";
   const SlotFrame& h = *seen;
   const int index = h.slot - first_slot_;
   if (h.job != job_ || h.epoch != epoch_ || h.worker != worker_ || index < 0 ||
@@ -46,7 +46,7 @@ std::string StreamWatch::open(Use* use, uint16_t slot, uint32_t seq, uint64_t ha
 
 void StreamWatch::taken(const uint8_t* frame, size_t size) {
   const auto seen = slot_frame(frame, size);
-  if (!seen || !seen->result || seen->native != native_) return;
+  if (!seen || !seen->result || seen->exact != exact_) return;
   const SlotFrame& h = *seen;
   const int index = h.slot - first_slot_;
   if (h.job != job_ || h.epoch != epoch_ || index < 0 || index >= static_cast<int>(uses_.size())) return;

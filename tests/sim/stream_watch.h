@@ -37,7 +37,7 @@ class StreamWatch {
   uint8_t job_;
   uint32_t epoch_;
   const uint8_t worker_;
-  const bool native_;
+  const bool exact_;
   const int first_slot_;
   const uint32_t first_seq_;
   std::vector<Use> uses_;

@@ -92,7 +92,7 @@ void SwitchNode::learn_from_reply(const uint8_t* frame, size_t size, int to) {
   if (reply.type == wire::Request::kOpen) {
     const wire::Open open = wire::read_open(asked.body);
     watch_->add_session(reply.open.job, reply.open.epoch, open.shards, reply.open.slots, WorkerSet::first(open.workers),
-                        -1, (reply.open.flags & wire::kOpenNative) != 0);
+                        -1, (reply.open.flags & wire::kOpenExact) != 0);
   } else if (reply.type == wire::Request::kJoin) {
     const wire::Join join = wire::read_join(asked.body);
     watch_->set_member(join.job, join.epoch, join.worker, join.shard, to);

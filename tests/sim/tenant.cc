@@ -33,9 +33,9 @@ void Tenant::begin_session() {
   begun_ = record_->now();
   mismatch_at_ = -1;
   ranks_.clear();
-  asks_for_native_ = random_.chance(0.5);
-  native_ = asks_for_native_ && options_.native_granted;
-  if (asks_for_native_) record_->count(native_ ? Fault::native_sessions : Fault::native_refused);
+  asks_for_exact_ = random_.chance(0.5);
+  exact_ = asks_for_exact_ && options_.exact_granted;
+  if (asks_for_exact_) record_->count(exact_ ? Fault::exact_sessions : Fault::exact_refused);
   program_ = draw_program(random_, options_.workers, packets());
   expected_.assign(program_.size(), {});
   known_.assign(program_.size(), false);
@@ -72,7 +72,7 @@ void Tenant::send_open(Time now) {
   open.shards = static_cast<uint16_t>(options_.shards);
   open.slots = static_cast<uint16_t>(options_.slots);
   open.payload = static_cast<uint32_t>(options_.payload);
-  open.flags = asks_for_native_ ? wire::kOpenNative : uint16_t{0};
+  open.flags = asks_for_exact_ ? wire::kOpenExact : uint16_t{0};
   uint8_t frame[wire::kMaxControlBytes];
   ask(&open_, node_of(options_.number, 0, 0), frame, wire::build_open(open, open_.request_id, frame), now);
 }
@@ -108,8 +108,8 @@ void Tenant::on_open_reply(const wire::Reply& reply) {
   session_.shards = options_.shards;
   session_.slots = reply.open.slots;
   session_.payload_bytes = reply.open.payload;
-  session_.native = (reply.open.flags & wire::kOpenNative) != 0;
-  if (session_.native != native_) record_->broken(Rule::kError, "a session is not as native as it must be");
+  session_.exact = (reply.open.flags & wire::kOpenExact) != 0;
+  if (session_.exact != exact_) record_->broken(Rule::kError, "a session is not as exact as it must be");
   session_.whole_chunks = (reply.open.flags & wire::kOpenWholeChunks) != 0;
   session_.lease = milliseconds(reply.open.lease_ms);
   if (moving) {

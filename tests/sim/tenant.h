@@ -44,7 +44,7 @@ struct TenantOptions {
   size_t payload = 256;
   int sessions = 2;
   bool controlled = false;      // by a TreeController
-  bool native_granted = false;  // if it asks for that
+  bool exact_granted = false;  // if it asks for that
   std::vector<int> attachment;  // each worker's switch
 };
 
@@ -113,7 +113,7 @@ class Tenant {
   void leave(size_t worker, bool closes);
   void judge(size_t worker, size_t index, const Status& status, const uint8_t* output);
   void judge_error(size_t worker, size_t index, const Status& status);
-  Packets packets() const { return {options_.payload, native_}; }
+  Packets packets() const { return {options_.payload, exact_}; }
   int switch_of(int worker) const { return options_.attachment[static_cast<size_t>(worker)]; }
 
   const TenantOptions options_;
@@ -127,8 +127,8 @@ class Tenant {
 
   // ---- the session ----
   SessionParameters session_;
-  bool asks_for_native_ = false;
-  bool native_ = false;  // and gets it
+  bool asks_for_exact_ = false;
+  bool exact_ = false;  // and gets it
   uint64_t client_key_ = 0;
   Asked open_;
   std::vector<Asked> joins_;  // by worker and shard

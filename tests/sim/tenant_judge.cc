@@ -20,7 +20,7 @@ void Tenant::judge(size_t worker, size_t index, const Status& status, const uint
   }
   record_->count(Fault::collectives);
   if (!known_[index]) {
-    expected_[index] = expected_result(program_[index], options_.workers, {session_.payload_bytes, native_});
+    expected_[index] = expected_result(program_[index], options_.workers, {session_.payload_bytes, exact_});
     known_[index] = true;
   }
   const Call& call = program_[index];

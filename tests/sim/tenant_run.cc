@@ -14,7 +14,7 @@ constexpr Duration kPatiencePerChunk = seconds(1);  // a fifth of all frames may
 Duration patience_for(const Program& program, int workers, const Packets& packets) {
   Duration patience = kPatience;
   for (const Call& call : program) {
-    const size_t chunks = call.all(workers) / elements_per_chunk(call.type, packets.payload_bytes, packets.native) + 1;
+    const size_t chunks = call.all(workers) / elements_per_chunk(call.type, packets.payload_bytes, packets.exact) + 1;
     patience += kPatiencePerChunk * static_cast<int64_t>(chunks);
   }
   return patience;
@@ -34,7 +34,7 @@ void Tenant::start_ranks() {
   if (random_.chance(0.3)) options.engine.first_seq = 0xffffffffU - static_cast<uint32_t>(random_.below(30));
   options.engine.congestion_control = random_.chance(0.5);  // without it, enough chunks are under way to gather
   options.patience = is_fatal(trouble_) ? milliseconds(random_.between(500, 3000))
-                                        : patience_for(program_, options_.workers, {session_.payload_bytes, native_});
+                                        : patience_for(program_, options_.workers, {session_.payload_bytes, exact_});
   if (fails_over_) options.patience += kPatience;
   options.engine.keep_results = fails_over_;
   if (fails_over_) options.on_switch_lost = [this] { lost_ = true; };

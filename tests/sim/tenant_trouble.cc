@@ -16,11 +16,11 @@ Duration draw_short_cut(Random& random) { return milliseconds(random.between(1, 
 void Tenant::draw_trouble() {
   trouble_ = random_.pick(kTroubles);
   if (world_.plain && trouble_ == Trouble::kMismatch) trouble_ = Trouble::kNone;
-  if (native_ && trouble_ == Trouble::kMove) trouble_ = Trouble::kNone;  // such sessions do not
+  if (exact_ && trouble_ == Trouble::kMove) trouble_ = Trouble::kNone;  // such sessions do not
   trouble_after_ = uint64_t{1} << random_.below(11);
   trouble_after_ += random_.below(trouble_after_);
   disturbed_ = is_fatal(trouble_);
-  fails_over_ = trouble_ == Trouble::kMove || (trouble_ == Trouble::kNone && !native_ && random_.chance(0.3));
+  fails_over_ = trouble_ == Trouble::kMove || (trouble_ == Trouble::kNone && !exact_ && random_.chance(0.3));
   lingers_ = fails_over_ || random_.chance(0.5);
   if (trouble_ != Trouble::kMismatch) return;
   mismatch_at_ = static_cast<int>(random_.below(program_.size()));

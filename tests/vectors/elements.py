@@ -1,4 +1,4 @@
-"""Elements of native sessions as numbers, and what the operations of docs/protocol.md make of them: exact arithmetic on
+"""Elements of exact sessions as numbers, and what the operations of docs/protocol.md make of them: exact arithmetic on
 fractions, rounded here. Nothing is left to the float of Python but its notation."""
 
 import dataclasses

@@ -17,7 +17,7 @@ from vectors import elements, parse, wire
 from vectors.targets.model import ModelTarget
 
 COUNT_EVERY = 20  # packets
-NATIVE = [
+EXACT = [
     (kind, operation) for k, kind in enumerate(elements.NAMES) for o, operation in enumerate(elements.OPERATIONS)
     if elements.has_operation(k, o, 1)
 ]  # fmt: skip
@@ -75,7 +75,7 @@ class Generator:
     # ---- what happens ----
 
     def step(self):
-        kinds = {self.contribute: 74, self.repeat: 10, self.stale: 4, self.skip: 2, self.fault: 8, self.native_fault: 4,
+        kinds = {self.contribute: 74, self.repeat: 10, self.stale: 4, self.skip: 2, self.fault: 8, self.exact_fault: 4,
                  self.pass_down: 3, self.reopen: 0.5}  # fmt: skip
         self.random.choices(list(kinds), list(kinds.values()))[0]()
 
@@ -116,8 +116,8 @@ class Generator:
             return self.contribute()
         name = self.random.choice(leaves)
         number, seq = self.random.randrange(4), self.random.randrange(1, 2**32)
-        if self.parser.sessions[name].native:
-            return self.pass_down_native(name, number)
+        if self.parser.sessions[name].exact:
+            return self.pass_down_exact(name, number)
         fields = self.fields(number, seq)
         spoiled = [fields] * 6 + [
             fields.replace(f"slot={number}", "slot=4"),
@@ -127,10 +127,10 @@ class Generator:
         ]
         self.send(f"send {name}.parent {self.random.choice(spoiled)}")
 
-    def pass_down_native(self, name, number):
+    def pass_down_exact(self, name, number):
         """Mostly of the use that the slot holds."""
         seq = (self.slots[name][number].seq + self.random.choice((0, 0, 0, 0, 1, -1, -2))) % 2**32 or 1
-        fields = self.native_fields(number, seq).replace(" wants-none", "")
+        fields = self.exact_fields(number, seq).replace(" wants-none", "")
         spoiled = [fields] * 8 + [
             fields + " kind=6 worker=255 checksum=wrong",
             fields + f" kind=6 worker=255 epoch={name}+1",
@@ -141,7 +141,7 @@ class Generator:
         self.send(f"send {name}.parent {self.random.choice(spoiled)}")
 
     def fault(self):
-        name, number, slot = self.pick(native=False)
+        name, number, slot = self.pick(exact=False)
         if name is None:
             return self.contribute()
         session = self.parser.sessions[name]
@@ -161,7 +161,7 @@ class Generator:
             fault += " worker=255"
         if fault.startswith("op=") or fault == "kind=6":
             fields = fields.replace(" op=max", "")
-        if fault == "kind=6":  # a native type and operation, or a data plane may count that they do not exist
+        if fault == "kind=6":  # an exact type and operation, or a data plane may count that they do not exist
             fields = re.sub(r"\bexponent=\d+", "exponent=1", fields)
         self.send(f"send {self.member(name)} {fields} {fault}")
         more = [
@@ -173,12 +173,12 @@ class Generator:
         ]
         self.send(self.random.choice(more))
 
-    def native_fault(self):
-        """A contribution to a native session that is wrong in one thing, often its checksum; or to another session."""
-        name, number, slot = self.pick(native=True)
+    def exact_fault(self):
+        """A contribution to an exact session that is wrong in one thing, often its checksum; or to another session."""
+        name, number, slot = self.pick(exact=True)
         if name is None:
             return self.contribute()
-        fields = self.native_fields(number, slot.seq)
+        fields = self.exact_fields(number, slot.seq)
         faults = ["checksum=wrong"] * 6 + [
             self.cut(name, fields),
             f"epoch={name}+1",
@@ -190,7 +190,7 @@ class Generator:
         ]
         self.send(f"send {self.member(name)} {fields} {self.random.choice(faults)}")
         start = f"send {self.member(name)} slot={number} seq={slot.seq}"
-        others = [other for other in self.slots if not self.parser.sessions[other].native]
+        others = [other for other in self.slots if not self.parser.sessions[other].exact]
         more = [
             f"send {self.member(name)} slot={number} seq=0 elements=1",
             f"{start} type={self.random.choice((10, 15))} elements=none",
@@ -231,9 +231,9 @@ class Generator:
 
     # ---- what it is made of ----
 
-    def pick(self, native=None):
+    def pick(self, exact=None):
         """A session, of the sort that is asked for, and one of its slots; None if there is no such session."""
-        names = [name for name in self.slots if native in (None, self.parser.sessions[name].native)]
+        names = [name for name in self.slots if exact in (None, self.parser.sessions[name].exact)]
         if not names:
             return None, 0, None
         name = self.random.choice(names)
@@ -246,18 +246,18 @@ class Generator:
         return f"{name}.{self.random.choice(self.parser.sessions[name].members)}"
 
     def fields(self, slot, seq, name=""):
-        if name and self.parser.sessions[name].native:
-            return self.native_fields(slot, seq)
+        if name and self.parser.sessions[name].exact:
+            return self.exact_fields(slot, seq)
         # The operation follows from slot and seq: workers of one use never disagree about it.
         operation = " op=max" if (slot + seq // 2) % 3 == 0 else ""
         exponent = self.random.choice((0, 0, self.random.randrange(65536)))
         witness = self.random.getrandbits(32)
         return f"slot={slot} seq={seq}{operation} exponent={exponent} witness={witness:#x} words={self.words()}"
 
-    def native_fields(self, slot, seq):
+    def exact_fields(self, slot, seq):
         """What workers must agree about follows from slot and seq, but for some who do not agree."""
         use = random.Random(slot << 32 | seq)
-        kind, operation = use.choice(NATIVE)
+        kind, operation = use.choice(EXACT)
         element = elements.TYPES[kind]
         divisor = use.choice((1, 2, 3, 128)) if element.floating and operation == "sum" else 1
         length = use.randint(1, 9)
@@ -296,9 +296,9 @@ class Generator:
         name = f"S{len(self.sessions)}"
         workers = self.random.choice([w for w in (1, 2, 3, 4, 8, 31, 32, 33, 64, 128) if w <= self.workers])
         payload = self.random.choice([p for p in (256, 512, 1024, 1408, 2048) if p <= self.payload])
-        native = "native " * (not self.full and self.random.random() < 0.4)
+        exact = "exact " * (not self.full and self.random.random() < 0.4)
         job = self.sessions[same_job.removeprefix(" job=")].job if same_job else None
-        members = self.open_as(name, f"{native}{self.membership(workers)} slots=4 payload={payload}{same_job}", job)
+        members = self.open_as(name, f"{exact}{self.membership(workers)} slots=4 payload={payload}{same_job}", job)
         self.slots[name] = [Slot(self.random.choice(FIRST_SEQS), members) for _ in range(4)]
 
     def open_as(self, name, what, job=None):
@@ -358,8 +358,8 @@ class Generator:
 def written(frame):
     """A result, or a leaf's contribution, as the fields of an `expect`; its job and epoch are the receiver's."""
     packet = wire.decode(frame)
-    if packet.kind in wire.NATIVE_KINDS:
-        return written_native(packet)
+    if packet.kind in wire.EXACT_KINDS:
+        return written_exact(packet)
     operation = next(name for name, value in wire.OPERATIONS.items() if value == packet.flags & 3)
     repeat = " repeat" if packet.flags & wire.REPEAT else ""
     words, at = [], 0
@@ -373,7 +373,7 @@ def written(frame):
             f"witness={packet.witness:#x} words={','.join(words) or 'none'}{repeat}")  # fmt: skip
 
 
-def written_native(packet):
+def written_exact(packet):
     given = ",".join(map(hex, packet.words)) or "none"
     known = {"disagree": wire.DISAGREE, "repeat": wire.REPEAT, "wants-none": wire.NO_ELEMENTS}
     marks = "".join(f" {name}" for name, flag in known.items() if packet.flags & flag)

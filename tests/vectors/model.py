@@ -7,8 +7,8 @@ from vectors import elements, wire
 from vectors.vector import Open
 
 SUM, MAX = wire.OPERATIONS["sum"], wire.OPERATIONS["max"]
-CONTRIBUTIONS = wire.KINDS["contribution"], wire.KINDS["native_contribution"]
-RESULTS = wire.KINDS["result"], wire.KINDS["native_result"]
+CONTRIBUTIONS = wire.KINDS["contribution"], wire.KINDS["exact_contribution"]
+RESULTS = wire.KINDS["result"], wire.KINDS["exact_result"]
 
 
 @dataclasses.dataclass
@@ -18,7 +18,7 @@ class Session:
     job: int
     epoch: int
     spec: Open
-    key: int = 0  # of the checksums of a native one
+    key: int = 0  # of the checksums of an exact one
 
     def address(self, worker, slot):
         return self.spec.address(worker, slot // (self.spec.slots // self.spec.shards))
@@ -65,8 +65,8 @@ class ReferenceSwitch:
             return "dropped_version"
         if frame[0] & 15 not in (*CONTRIBUTIONS, *RESULTS):
             return "dropped_kind"
-        if frame[0] & 15 in wire.NATIVE_KINDS:
-            return self.malformed_native(frame)
+        if frame[0] & 15 in wire.EXACT_KINDS:
+            return self.malformed_exact(frame)
         if (len(frame) - wire.HEADER.bytes) % wire.WORD_BYTES:
             return "dropped_length"
         packet = wire.Packet.decode(frame)
@@ -74,8 +74,8 @@ class ReferenceSwitch:
             return "dropped_operation"
         return "dropped_seq" if packet.seq == 0 else None
 
-    def malformed_native(self, frame):
-        if len(frame) < wire.NATIVE.bytes:
+    def malformed_exact(self, frame):
+        if len(frame) < wire.EXACT.bytes:
             return "dropped_short"
         packet = wire.decode(frame)
         if not elements.has_operation(packet.type, packet.operation, packet.divisor):
@@ -92,7 +92,7 @@ class ReferenceSwitch:
         if session is None or session.epoch != packet.epoch:
             return "dropped_session"
         spec = session.spec
-        if spec.native != (packet.kind in wire.NATIVE_KINDS):
+        if spec.exact != (packet.kind in wire.EXACT_KINDS):
             return "dropped_kind"
         if packet.kind in RESULTS:
             if spec.uplink is None:
@@ -115,7 +115,7 @@ class ReferenceSwitch:
         return "dropped_length" if len(packet.encode()) - header_bytes(packet) > limit else None
 
     def damaged(self, packet, session):
-        right = not session.spec.native or packet.checksum == packet.right_checksum(session.key)
+        right = not session.spec.exact or packet.checksum == packet.right_checksum(session.key)
         return None if right else "dropped_checksum"
 
     # ---- "Sequence numbers": the table of verdicts ----
@@ -134,7 +134,7 @@ class ReferenceSwitch:
             self.count("dropped_stale")
             return []
         elif packet.worker in held.packets:
-            size = None if session.spec.native else len(packet.encode())
+            size = None if session.spec.exact else len(packet.encode())
             return self.duplicate(session, held, sender, packet.worker, size)
         held.packets[packet.worker] = packet
         self.count("contributions_added")
@@ -153,13 +153,13 @@ class ReferenceSwitch:
     def pass_down(self, packet, frame):
         session, held = self.sessions[packet.job], self.held_use(packet)
         members = [(worker, session.address(worker, packet.slot)) for worker in session.spec.members]
-        if session.spec.native and (held is None or not self.complete(session, held)):
+        if session.spec.exact and (held is None or not self.complete(session, held)):
             self.count("dropped_stale")
             return []
         self.count("results_passed_down")
         if held is not None:
             held.asked = set()
-        if not session.spec.native:
+        if not session.spec.exact:
             return [(address, frame) for _, address in members]
         bare = dataclasses.replace(packet, data=b"").sealed(session.key).encode()
         return [(address, bare if wants_none(held.packets[worker]) else frame) for worker, address in members]
@@ -176,7 +176,7 @@ class ReferenceSwitch:
         return [(sender, self.result(held, worker)[:size])]
 
     def may_leave_out(self, sender, frame):
-        """Whether it is the protocol's choice if a leaf sends anything for this packet. [TREE-6, NTREE-4]"""
+        """Whether it is the protocol's choice if a leaf sends anything for this packet. [TREE-6, ETREE-4]"""
         if self.malformed(frame) or self.foreign(packet := wire.decode(frame), sender) or packet.kind in RESULTS:
             return False
         session, held = self.sessions[packet.job], self.held_use(packet)
@@ -194,8 +194,8 @@ class ReferenceSwitch:
 
     def partial(self, session, held, repeat, size=None):
         """What a leaf contributes to its parent; `size`: at most so long."""
-        if session.spec.native:
-            return self.native_partial(session, held, repeat)
+        if session.spec.exact:
+            return self.exact_partial(session, held, repeat)
         result = wire.Packet.decode(self.result(held)[:size])
         return dataclasses.replace(
             result, kind=wire.KINDS["contribution"], worker=session.spec.uplink, flags=result.flags | repeat
@@ -205,8 +205,8 @@ class ReferenceSwitch:
         """What a worker gets; None: who wants all of it."""
         packets = list(held.packets.values())
         first = packets[0]
-        if first.kind in wire.NATIVE_KINDS:
-            return self.native_result(held, worker).sealed(self.sessions[first.job].key).encode()
+        if first.kind in wire.EXACT_KINDS:
+            return self.exact_result(held, worker).sealed(self.sessions[first.job].key).encode()
         return wire.Packet(
             kind=wire.KINDS["result"],
             flags=first.flags & 3,
@@ -229,19 +229,19 @@ class ReferenceSwitch:
     def combine(self, operation, column):
         return max(column) if operation == MAX else wire.wrap(sum(column))
 
-    # ---- "Native sessions" ----
+    # ---- "Exact sessions" ----
 
-    def native_result(self, held, worker):
+    def exact_result(self, held, worker):
         """Of the fields of the first contribution."""
         packets = list(held.packets.values())
         disagree = self.disagree(packets)
         empty = disagree or worker is not None and wants_none(held.packets[worker])
         return dataclasses.replace(
-            packets[0], kind=wire.KINDS["native_result"], worker=wire.ALL_WORKERS,
+            packets[0], kind=wire.KINDS["exact_result"], worker=wire.ALL_WORKERS,
             flags=wire.DISAGREE if disagree else 0, data=b"" if empty else self.reduced(packets, packets[0].divisor),
         )  # fmt: skip
 
-    def native_partial(self, session, held, repeat):
+    def exact_partial(self, session, held, repeat):
         packets = list(held.packets.values())
         disagree, none = self.disagree(packets), all(wants_none(packet) for packet in packets)
         return dataclasses.replace(
@@ -253,7 +253,7 @@ class ReferenceSwitch:
     def overtaken(self, packet, held):
         """By a newer use in the other version, unless it is a duplicate."""
         other = self.uses.get((packet.job, packet.slot, 1 - packet.seq % 2))
-        if packet.kind not in wire.NATIVE_KINDS or other is None or other.epoch != packet.epoch:
+        if packet.kind not in wire.EXACT_KINDS or other is None or other.epoch != packet.epoch:
             return False
         same = held is not None and (held.epoch, held.seq) == (packet.epoch, packet.seq)
         return self.newer(other.seq, packet.seq) and not (same and packet.worker in held.packets)
@@ -283,4 +283,4 @@ def element_of(packet):
 
 
 def header_bytes(packet):
-    return (wire.NATIVE if packet.kind in wire.NATIVE_KINDS else wire.HEADER).bytes
+    return (wire.EXACT if packet.kind in wire.EXACT_KINDS else wire.HEADER).bytes

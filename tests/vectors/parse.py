@@ -7,17 +7,17 @@ from fractions import Fraction
 
 from vectors import elements, vector, wire
 from vectors.targets import COUNTERS
-from vectors.vector import Close, Count, Expect, Fields, Hex, NativeFields, Of, Open, Send, UnusedJob, Vector
+from vectors.vector import Close, Count, Expect, Fields, Hex, ExactFields, Of, Open, Send, UnusedJob, Vector
 
 NEEDS = {"payload": int, "workers": int, "short": None, "whole": None, "control": None, "shards": None, "tree": None,
-         "native": None}  # fmt: skip
+         "exact": None}  # fmt: skip
 NAME = re.compile(r"[A-Z][A-Za-z0-9]*$")
 MEMBER = re.compile(r"(?P<session>[A-Z][A-Za-z0-9]*)\.(?P<who>\*|parent|\d+(-\d+)?)(/(?P<shard>\d+))?$")
 SYMBOL = re.compile(r"(?P<session>[A-Z][A-Za-z0-9]*)(\+(?P<plus>\w+))?$")
 PLACEHOLDER = re.compile(r"\{(?P<session>[A-Z][A-Za-z0-9]*)\.(?P<field>job|epoch)\}")
 LIMITS = {"slot": 0xFFFF, "exponent": 0xFFFF, "seq": 0xFFFFFFFF, "witness": 0xFFFFFFFF, "version": 15, "kind": 15,
           "flags": 255, "worker": 255, "op": 3, "job": 255, "epoch": 0xFFFFFFFF, "cut": 0xFFFF}  # fmt: skip
-NATIVE_LIMITS = {"slot": 0xFFFF, "seq": 0xFFFFFFFF, "type": 15, "op": 15, "divisor": 255, "call": 0xFFFFFFFF,
+EXACT_LIMITS = {"slot": 0xFFFF, "seq": 0xFFFFFFFF, "type": 15, "op": 15, "divisor": 255, "call": 0xFFFFFFFF,
                  "flags": 255, "version": 15, "kind": 15, "worker": 255, "job": 255, "epoch": 0xFFFFFFFF, "cut": 0xFFFF,
                  "less": 7}  # fmt: skip
 
@@ -99,7 +99,7 @@ class Parser:
 
     def need(self, words):
         if not words or words[0] not in NEEDS or len(words) != (2 if NEEDS[words[0]] else 1):
-            allowed = "payload BYTES, workers NUMBER, short, whole, control, shards, tree, native"
+            allowed = "payload BYTES, workers NUMBER, short, whole, control, shards, tree, exact"
             self.fail(f"needs {' '.join(words)}: allowed are {allowed}")
         self.needs[words[0]] = self.number(words[1], "needs", 0xFFFF) if NEEDS[words[0]] else True
 
@@ -109,7 +109,7 @@ class Parser:
         given, same_job_as = {"slots": 8, "payload": 256, "shards": 1}, ""
         limits = {"workers": (1, 128), "slots": (4, 4096), "payload": (256, 64512), "shards": (1, 16)}
         lists = {"members": (), "children": ()}
-        asks = {word for word in words[1:] if word in ("native", "not-native")}
+        asks = {word for word in words[1:] if word in ("exact", "not-exact")}
         pairs = [word for word in words[1:] if word not in asks]
         for key, value in self.pairs(pairs, [*limits, "job", "uplink", *lists]):
             if key in lists:
@@ -125,9 +125,9 @@ class Parser:
         members = lists["members"] or tuple(range(given.get("workers", 0)))
         self.check_session(given, lists, members)
         opened = Open(self.line, words[0], members, given["slots"], given["payload"], given["shards"], same_job_as,
-                      given.get("uplink"), lists["children"], bool(asks), "native" in asks)  # fmt: skip
-        if "not-native" in asks and opened.part_of_tree:
-            self.fail("not-native: allowed only with workers=NUMBER")
+                      given.get("uplink"), lists["children"], bool(asks), "exact" in asks)  # fmt: skip
+        if "not-exact" in asks and opened.part_of_tree:
+            self.fail("not-exact: allowed only with workers=NUMBER")
         self.sessions[opened.name] = opened
         self.live.add(opened.name)
         self.steps.append(opened)
@@ -135,7 +135,7 @@ class Parser:
         self.require("workers", len(members), vector.BASE_WORKERS)
         self.require("tree", opened.part_of_tree)
         self.require("shards", opened.shards > 1)
-        self.require("native", opened.native)
+        self.require("exact", opened.exact)
 
     def check_session(self, given, lists, members):
         if ("workers" in given) == bool(lists["members"]):
@@ -275,25 +275,25 @@ class Parser:
         return [(session.address(w, shard), session.name, w) for w in chosen]
 
     def contribution(self, words, session, worker):
-        native = is_native(words)
+        exact = is_exact(words)
         known = {"repeat": wire.REPEAT}
-        if native:
+        if exact:
             known |= {"wants-none": wire.NO_ELEMENTS, "disagree": wire.DISAGREE}
         marks, words = self.marks(words, known)
-        allowed = [*NATIVE_LIMITS, "elements", "checksum", "key"] if native else [*LIMITS, "words"]
+        allowed = [*EXACT_LIMITS, "elements", "checksum", "key"] if exact else [*LIMITS, "words"]
         values = dict(self.pairs(words, allowed))
         values.setdefault("worker", str(worker))
-        values.setdefault("kind", str(wire.KINDS["native_contribution" if native else "contribution"]))
-        return self.marked(self.native_fields(values, session) if native else self.fields(values, session), marks)
+        values.setdefault("kind", str(wire.KINDS["exact_contribution" if exact else "contribution"]))
+        return self.marked(self.exact_fields(values, session) if exact else self.fields(values, session), marks)
 
     def result(self, words, session):
-        native = is_native(words)
-        marks, words = self.marks(words, {"disagree": wire.DISAGREE} if native else {})
-        others = ["type", "divisor", "call", "elements"] if native else ["exponent", "witness", "words"]
+        exact = is_exact(words)
+        marks, words = self.marks(words, {"disagree": wire.DISAGREE} if exact else {})
+        others = ["type", "divisor", "call", "elements"] if exact else ["exponent", "witness", "words"]
         values = dict(self.pairs(words, ["slot", "seq", "op", *others]))
-        values["kind"] = str(wire.KINDS["native_result" if native else "result"])
+        values["kind"] = str(wire.KINDS["exact_result" if exact else "result"])
         values["worker"] = str(wire.ALL_WORKERS)
-        return self.marked(self.native_fields(values, session) if native else self.fields(values, session), marks)
+        return self.marked(self.exact_fields(values, session) if exact else self.fields(values, session), marks)
 
     def marks(self, words, known):
         """The flags of the words that are names of some, and the other words."""
@@ -303,8 +303,8 @@ class Parser:
         fields.values["flags"] = fields.values.get("flags", 0) | marks
         return fields
 
-    def native_fields(self, values, session):
-        self.require("native", True)
+    def exact_fields(self, values, session):
+        self.require("exact", True)
         for name in ("slot", "seq"):
             if name not in values:
                 self.fail(f"{name}=NUMBER is missing")
@@ -319,14 +319,14 @@ class Parser:
         given = values.pop("elements")
         values["type"] = number_of(values.get("type", "float32"), elements.NAMES)
         values["operation"] = number_of(values.pop("op", "sum"), elements.OPERATIONS)
-        limits = NATIVE_LIMITS | {"operation": 15}
+        limits = EXACT_LIMITS | {"operation": 15}
         numbers = {name: self.number(value, name, limits[name]) for name, value in values.items()}
         data = self.elements(given, numbers["type"])
         less, cut = numbers.pop("less", 0), numbers.pop("cut", 0)
-        if max(less - len(data), cut - len(data) - wire.NATIVE.bytes) > 0:
-            self.fail(f"less={less} cut={cut}: there are {len(data)} bytes of elements behind {wire.NATIVE.bytes}")
+        if max(less - len(data), cut - len(data) - wire.EXACT.bytes) > 0:
+            self.fail(f"less={less} cut={cut}: there are {len(data)} bytes of elements behind {wire.EXACT.bytes}")
         numbers |= {"job": job, "epoch": epoch, "data": data[: len(data) - less]}
-        return NativeFields(numbers, key, checksum == "wrong", cut)
+        return ExactFields(numbers, key, checksum == "wrong", cut)
 
     def elements(self, text, number):
         """`1.5,-0x1p-3,nan,0x7fc00001,2*3`: numbers of the type, or the bits of one (0x without p)."""
@@ -433,7 +433,7 @@ class Parser:
             self.fail(f"hex {text!r}: allowed are pairs of hexadecimal digits, {{NAME.job}} and {{NAME.epoch}}")
 
 
-def is_native(words):
+def is_exact(words):
     return any(word.startswith("elements=") for word in words)
 
 

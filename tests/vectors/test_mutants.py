@@ -393,7 +393,7 @@ class SharesTheRoom(model.ReferenceSwitch):
 
     def aggregate(self, packet, sender):
         place = (packet.job, packet.slot)
-        if packet.kind in wire.NATIVE_KINDS and packet.data:
+        if packet.kind in wire.EXACT_KINDS and packet.data:
             self.kept[place, packet.worker] = packet.data
         return super().aggregate(packet, sender)
 
@@ -404,13 +404,13 @@ class SharesTheRoom(model.ReferenceSwitch):
 
 
 class EverybodyWantsElements(model.ReferenceSwitch):
-    def native_result(self, held, worker):
-        return super().native_result(held, None)
+    def exact_result(self, held, worker):
+        return super().exact_result(held, None)
 
 
 class TheLastOneWantsNoneForAll(model.ReferenceSwitch):
-    def native_result(self, held, worker):
-        return super().native_result(held, list(held.packets)[-1])
+    def exact_result(self, held, worker):
+        return super().exact_result(held, list(held.packets)[-1])
 
 
 class AsksWhatEachWantsAgain(model.ReferenceSwitch):
@@ -426,8 +426,8 @@ class AsksWhatEachWantsAgain(model.ReferenceSwitch):
 
 
 class LastOnesFields(model.ReferenceSwitch):
-    def native_result(self, held, worker):
-        result, last = super().native_result(held, worker), list(held.packets.values())[-1]
+    def exact_result(self, held, worker):
+        result, last = super().exact_result(held, worker), list(held.packets.values())[-1]
         fields = {name: getattr(last, name) for name in ("type", "operation", "divisor", "call")}
         return dataclasses.replace(result, **fields)
 
@@ -450,8 +450,8 @@ class NothingNeedNotAgree(model.ReferenceSwitch):
 class DisagreementsAreEmpty(model.ReferenceSwitch):
     """The flag is not set."""
 
-    def native_result(self, held, worker):
-        return dataclasses.replace(super().native_result(held, worker), flags=0)
+    def exact_result(self, held, worker):
+        return dataclasses.replace(super().exact_result(held, worker), flags=0)
 
 
 class LeavesDivide(model.ReferenceSwitch):
@@ -460,13 +460,13 @@ class LeavesDivide(model.ReferenceSwitch):
 
 
 class LeavesKnowNoDisagreement(model.ReferenceSwitch):
-    def native_partial(self, session, held, repeat):
-        return unmarked(super().native_partial(session, held, repeat), wire.DISAGREE, session.key)
+    def exact_partial(self, session, held, repeat):
+        return unmarked(super().exact_partial(session, held, repeat), wire.DISAGREE, session.key)
 
 
 class LeavesWantEverything(model.ReferenceSwitch):
-    def native_partial(self, session, held, repeat):
-        return unmarked(super().native_partial(session, held, repeat), wire.NO_ELEMENTS, session.key)
+    def exact_partial(self, session, held, repeat):
+        return unmarked(super().exact_partial(session, held, repeat), wire.NO_ELEMENTS, session.key)
 
 
 class WhatLeavesSayIsNotHeard(model.ReferenceSwitch):
@@ -477,8 +477,8 @@ class WhatLeavesSayIsNotHeard(model.ReferenceSwitch):
 
 
 class LeavesRepeatAsTheFirst(model.ReferenceSwitch):
-    def native_partial(self, session, held, repeat):
-        return super().native_partial(session, held, 0)
+    def exact_partial(self, session, held, repeat):
+        return super().exact_partial(session, held, 0)
 
 
 class AnyResultPasses(model.ReferenceSwitch):
@@ -514,14 +514,14 @@ class AnyKeyWillDo(model.ReferenceSwitch):
 
 class CoversTheRepeatFlag(model.ReferenceSwitch):
     def damaged(self, packet, session):
-        repeated = session.spec.native and packet.flags & wire.REPEAT
+        repeated = session.spec.exact and packet.flags & wire.REPEAT
         return "dropped_checksum" if repeated else super().damaged(packet, session)
 
 
 class LooksAtTheChecksumFirst(model.ReferenceSwitch):
     def foreign(self, packet, sender):
         session = self.sessions.get(packet.job)
-        damaged = session and packet.kind in wire.NATIVE_KINDS and self.damaged(packet, session)
+        damaged = session and packet.kind in wire.EXACT_KINDS and self.damaged(packet, session)
         return damaged or super().foreign(packet, sender)
 
 
@@ -531,25 +531,25 @@ class TakesBothSorts(model.ReferenceSwitch):
         return None if reason == "dropped_kind" and packet.kind in model.CONTRIBUTIONS else reason
 
     def aggregate(self, packet, sender):
-        if self.sessions[packet.job].spec.native == (packet.kind in wire.NATIVE_KINDS):
+        if self.sessions[packet.job].spec.exact == (packet.kind in wire.EXACT_KINDS):
             return super().aggregate(packet, sender)
         self.count("contributions_added")
         return []
 
 
 class TakesEveryOperation(model.ReferenceSwitch):
-    def malformed_native(self, frame):
-        reason = super().malformed_native(frame)
+    def malformed_exact(self, frame):
+        reason = super().malformed_exact(frame)
         return None if reason == "dropped_operation" and frame[10] >> 4 < 10 else reason
 
 
 class TakesPartsOfElements(model.ReferenceSwitch):
-    def malformed_native(self, frame):
-        reason = super().malformed_native(frame)
+    def malformed_exact(self, frame):
+        reason = super().malformed_exact(frame)
         return None if reason == "dropped_length" else reason
 
 
-class NativeHeadersAreAsShort(model.ReferenceSwitch):
+class ExactHeadersAreAsShort(model.ReferenceSwitch):
     def malformed(self, frame):
         reason = super().malformed(frame)
         return "dropped_length" if reason == "dropped_short" and len(frame) >= wire.HEADER.bytes else reason
@@ -580,7 +580,7 @@ CAUGHT_BY = {
     SlotOffByOne: "slot_out_of_range",
     TakesInnerKinds: "wrong_kind",
     LeafKeepsItsResult: "tree_leaf_duplicate",
-    LeafAsksOnce: "native_tree_duplicate",
+    LeafAsksOnce: "exact_tree_duplicate",
     LeafForgetsTheMark: "tree_leaf_duplicate",
     LeafSpeaksAsTheLast: "tree_leaf",
     ResultsComeFromAnybody: "tree_result_from_parent_only",
@@ -589,43 +589,43 @@ CAUGHT_BY = {
     ResultsGoToOneShard: "tree_shards",
     NumbersAreRanks: "tree_high_numbers",
     CountsNothing: "contributors",
-    RoundsEachTerm: "native_sum",
-    RoundsBeforeItDivides: "native_sum",
-    RoundsTwice: "native_sum_types",
-    OneContributionIsTheResult: "native_bools",
-    SumsOfZerosAreZero: "native_sum_special",
-    ZerosHaveNoOrder: "native_min_max",
-    NumbersWin: "native_min_max",
-    SaturatingIntegers: "native_integers",
-    EveryIntegerHasASign: "native_integers",
-    BoolsAreBytes: "native_bools",
-    ReducesAsTheyCome: "native_product",
-    NothingIsZeros: "native_without_elements",
-    KeptIsReduced: "native_without_elements",
-    SharesTheRoom: "native_overtaken",
-    EverybodyWantsElements: "native_wants_none",
-    TheLastOneWantsNoneForAll: "native_wants_none",
-    AsksWhatEachWantsAgain: "native_wants_none",
-    LastOnesFields: "native_disagree",
-    NobodyComparesCalls: "native_disagree",
-    NobodyComparesLengths: "native_disagree",
-    NothingNeedNotAgree: "native_disagree",
-    DisagreementsAreEmpty: "native_disagree",
-    LooksAtNoChecksum: "native_checksum",
-    AnyKeyWillDo: "native_checksum",
-    CoversTheRepeatFlag: "native_checksum",
-    LooksAtTheChecksumFirst: "native_checksum",
-    TakesBothSorts: "native_kinds",
-    TakesEveryOperation: "native_operations",
-    TakesPartsOfElements: "native_lengths",
-    NativeHeadersAreAsShort: "native_kinds",
-    LeavesDivide: "native_tree_leaf",
-    LeavesKnowNoDisagreement: "native_tree_disagree",
-    LeavesWantEverything: "native_tree_results",
-    WhatLeavesSayIsNotHeard: "native_tree_disagree",
-    LeavesRepeatAsTheFirst: "native_tree_duplicate",
-    AnyResultPasses: "native_tree_results",
-    ResultsPassWhole: "native_tree_results",
+    RoundsEachTerm: "exact_sum",
+    RoundsBeforeItDivides: "exact_sum",
+    RoundsTwice: "exact_sum_types",
+    OneContributionIsTheResult: "exact_bools",
+    SumsOfZerosAreZero: "exact_sum_special",
+    ZerosHaveNoOrder: "exact_min_max",
+    NumbersWin: "exact_min_max",
+    SaturatingIntegers: "exact_integers",
+    EveryIntegerHasASign: "exact_integers",
+    BoolsAreBytes: "exact_bools",
+    ReducesAsTheyCome: "exact_product",
+    NothingIsZeros: "exact_without_elements",
+    KeptIsReduced: "exact_without_elements",
+    SharesTheRoom: "exact_overtaken",
+    EverybodyWantsElements: "exact_wants_none",
+    TheLastOneWantsNoneForAll: "exact_wants_none",
+    AsksWhatEachWantsAgain: "exact_wants_none",
+    LastOnesFields: "exact_disagree",
+    NobodyComparesCalls: "exact_disagree",
+    NobodyComparesLengths: "exact_disagree",
+    NothingNeedNotAgree: "exact_disagree",
+    DisagreementsAreEmpty: "exact_disagree",
+    LooksAtNoChecksum: "exact_checksum",
+    AnyKeyWillDo: "exact_checksum",
+    CoversTheRepeatFlag: "exact_checksum",
+    LooksAtTheChecksumFirst: "exact_checksum",
+    TakesBothSorts: "exact_kinds",
+    TakesEveryOperation: "exact_operations",
+    TakesPartsOfElements: "exact_lengths",
+    ExactHeadersAreAsShort: "exact_kinds",
+    LeavesDivide: "exact_tree_leaf",
+    LeavesKnowNoDisagreement: "exact_tree_disagree",
+    LeavesWantEverything: "exact_tree_results",
+    WhatLeavesSayIsNotHeard: "exact_tree_disagree",
+    LeavesRepeatAsTheFirst: "exact_tree_duplicate",
+    AnyResultPasses: "exact_tree_results",
+    ResultsPassWhole: "exact_tree_results",
 }
 
 

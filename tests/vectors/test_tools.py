@@ -66,9 +66,9 @@ BAD_LINES = [
     (3, "close B", "x.txt:3: close B: allowed are A"),
     (3, "receive A.0", "x.txt:3: statement 'receive': allowed are needs, session"),
     (4, "send A.0-1 slot=0 seq=1", "x.txt:5: expect: after a send from several workers only"),
-    (2, "session A native workers=2", "x.txt:2: the file must say: needs native"),
-    (2, "session A not-native members=0,2", "x.txt:2: not-native: allowed only with workers=NUMBER"),
-    (3, "send A.0 slot=0 seq=1 elements=none", "x.txt:3: the file must say: needs native"),
+    (2, "session An exact workers=2", "x.txt:2: the file must say: needs exact"),
+    (2, "session A not-exact members=0,2", "x.txt:2: not-exact: allowed only with workers=NUMBER"),
+    (3, "send A.0 slot=0 seq=1 elements=none", "x.txt:3: the file must say: needs exact"),
     (3, "send A.0 slot=0 elements=none", "x.txt:3: seq=NUMBER is missing"),
     (3, "send A.0 slot=0 seq=1 words=1 elements=1", "x.txt:3: 'words=1': allowed are, once each, slot="),
     (3, "send A.0 slot=0 seq=1 elements=0.1", "x.txt:3: element '0.1': not a number of this type"),
@@ -119,10 +119,10 @@ def flip(frame, at):
     return frame[:at] + bytes([frame[at] ^ 1]) + frame[at + 1 :]
 
 
-NATIVE = """\
+EXACT = """\
 # Shows something.
-needs native
-session A native workers=2
+needs exact
+session An exact workers=2
 send A.0 slot=0 seq=1 elements=1,2
 send A.1 slot=0 seq=1 elements=3,4
 expect A.* slot=0 seq=1 elements=4,6
@@ -150,17 +150,17 @@ def test_a_wrong_answer_is_a_failure(change, message):
 
 
 @pytest.mark.parametrize("at", range(32))
-def test_a_wrong_native_answer_is_a_failure(at):
+def test_a_wrong_exact_answer_is_a_failure(at):
     with pytest.raises(runner.VectorFailure, match="x.txt:6: " if at < 24 else "x.txt:6: [^$]*word "):
-        runner.Runner(Wrong(lambda out: [(to, flip(frame, at)) for to, frame in out])).run(parse.parse(NATIVE, "x.txt"))
+        runner.Runner(Wrong(lambda out: [(to, flip(frame, at)) for to, frame in out])).run(parse.parse(EXACT, "x.txt"))
 
 
-def test_a_native_session_must_be_granted_where_it_has_to_be(softswitch):
-    for sort, target in (("native", "whole"), ("not-native", "")):
+def test_a_exact_session_must_be_granted_where_it_has_to_be(softswitch):
+    for sort, target in (("exact", "whole"), ("not-exact", "")):
         opened = parse.Parser(pathlib.Path("x.txt"))
         opened.session(["A", sort, "workers=2"])
         softswitch.driver.ask(f"reset {target}".strip())
-        with pytest.raises(targets.TargetError, match="session A: (no )?native session granted"):
+        with pytest.raises(targets.TargetError, match="session A: (no )?exact session granted"):
             softswitch.open_session(opened.steps[0])
     softswitch.reset()
 
@@ -196,7 +196,7 @@ def test_hashes_are_those_of_another_implementation():
 
 def test_the_checksum_is_what_the_protocol_says():
     """The same values as in tests/unit/wire/checksum_test.cc."""
-    packet = wire.NativePacket(job=9, epoch=0x01020304, worker=7, slot=12, seq=5, flags=wire.DISAGREE, call=0xDEADBEEF)
+    packet = wire.ExactPacket(job=9, epoch=0x01020304, worker=7, slot=12, seq=5, flags=wire.DISAGREE, call=0xDEADBEEF)
     for size, expected in ((0, 0x23718C70), (24, 0x18B2F57E), (1024, 0x098B9058)):
         sealed = dataclasses.replace(packet, data=bytes((i * 37 + 11) % 256 for i in range(size)), checksum=3)
         assert sealed.right_checksum(0x0123456789ABCDEF) == expected

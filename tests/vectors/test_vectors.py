@@ -37,8 +37,8 @@ WHOLE = "exponent=7 witness=7 words=7*64"
 CUT = {
     "contribution": ("workers=2", "A.0", WHOLE, WHOLE),
     "result": ("members=0,1 uplink=5", "A.parent", WHOLE + " kind=2 worker=255", WHOLE),
-    "native_contribution": ("native workers=2", "A.0", "elements=7*64", "elements=7*64"),
-    "native_result": ("native members=0,1 uplink=5", "A.parent", "elements=7*64 kind=6 worker=255", "elements=7*64"),
+    "exact_contribution": ("exact workers=2", "A.0", "elements=7*64", "elements=7*64"),
+    "exact_result": ("exact members=0,1 uplink=5", "A.parent", "elements=7*64 kind=6 worker=255", "elements=7*64"),
 }
 
 
@@ -47,7 +47,7 @@ def test_a_packet_may_be_cut_at_any_byte(kind, target, tmp_path):  # [DROP-1, DR
     session, sender, spoiled, right = CUT[kind]
     made = generate.Generator(0, 0, full=not target.capabilities.short)
     made.open_as("A", session)
-    packet = bytes(4 * 64 + (wire.NATIVE if "native" in kind else wire.HEADER).bytes)
+    packet = bytes(4 * 64 + (wire.EXACT if "exact" in kind else wire.HEADER).bytes)
     for cut in made.cuts(packet):
         made.send(f"send {sender} slot=0 seq=9 {spoiled} cut={cut}")
     made.count()

@@ -52,8 +52,8 @@ class Fields:
 
 
 @dataclasses.dataclass(frozen=True)
-class NativeFields:
-    """A packet of a native session by its fields, with the checksum of the session `key` (no session: of key 0)."""
+class ExactFields:
+    """A packet of an exact session by its fields, with the checksum of the session `key` (no session: of key 0)."""
 
     values: dict
     key: str = ""
@@ -62,7 +62,7 @@ class NativeFields:
 
     def encode(self, sessions):
         values = self.values | {name: resolve(self.values[name], sessions) for name in ("job", "epoch")}
-        packet = wire.NativePacket(**values).sealed(sessions[self.key].key if self.key else 0)
+        packet = wire.ExactPacket(**values).sealed(sessions[self.key].key if self.key else 0)
         if self.wrong:
             packet = dataclasses.replace(packet, checksum=packet.checksum ^ 1)
         frame = packet.encode()
@@ -105,8 +105,8 @@ class Open:
     same_job_as: str = ""  # an ended session whose job number this one must get
     uplink: int | None = None  # as whom this switch contributes to its parent; None: it answers
     children: tuple = ()  # members that are switches
-    asks_native: bool = False
-    native: bool = False  # and must get it; else must not
+    asks_exact: bool = False
+    exact: bool = False  # and must get it; else must not
 
     @property
     def workers(self):
@@ -137,14 +137,14 @@ class Close:
 class Expect:
     line: int
     to: tuple  # endpoints; each gets the packet once
-    packet: object  # Fields, NativeFields or Hex
+    packet: object  # Fields, ExactFields or Hex
 
 
 @dataclasses.dataclass
 class Send:
     line: int
     sender: str
-    packet: object  # Fields, NativeFields or Hex
+    packet: object  # Fields, ExactFields or Hex
     expects: list = dataclasses.field(default_factory=list)  # all that may come out
 
 
@@ -160,7 +160,7 @@ class Count:
 class Vector:
     path: pathlib.Path
     purpose: str
-    needs: dict  # of "payload", "workers" (numbers), "short", "whole", "control", "shards", "tree", "native" (True)
+    needs: dict  # of "payload", "workers" (numbers), "short", "whole", "control", "shards", "tree", "exact" (True)
     steps: list
 
     @property

@@ -16,7 +16,7 @@ OPERATIONS = PROTOCOL["operations"]
 REPEAT, DISAGREE, NO_ELEMENTS, TARGET = (
     PROTOCOL["flags"][name] for name in ("repeat", "disagree", "no_elements", "target")
 )
-OPEN_NATIVE = PROTOCOL["open_flags"]["native"]
+OPEN_EXACT = PROTOCOL["open_flags"]["exact"]
 ALL_WORKERS = 255
 WORD_BYTES = 4
 
@@ -52,7 +52,7 @@ class Layout:
 
 
 HEADER = Layout("header")
-NATIVE = Layout("native_header")
+EXACT = Layout("exact_header")
 CONTROL = Layout("control")
 CHECK = Layout("control_check")
 
@@ -98,8 +98,8 @@ class Packet:
 
 
 @dataclasses.dataclass(frozen=True)
-class NativePacket:
-    """The same of a native session. `data`: the elements as they travel."""
+class ExactPacket:
+    """The same of an exact session. `data`: the elements as they travel."""
 
     job: int
     epoch: int
@@ -107,7 +107,7 @@ class NativePacket:
     slot: int
     seq: int
     version: int = VERSION
-    kind: int = KINDS["native_contribution"]
+    kind: int = KINDS["exact_contribution"]
     flags: int = 0
     type: int = 0
     operation: int = 0
@@ -117,14 +117,14 @@ class NativePacket:
     data: bytes = b""
 
     def encode(self):
-        return NATIVE.pack(**{name: getattr(self, name) for name, _ in NATIVE.fields}) + self.data
+        return EXACT.pack(**{name: getattr(self, name) for name, _ in EXACT.fields}) + self.data
 
     @classmethod
     def decode(cls, frame):
         """ValueError if it is shorter than a header."""
-        if len(frame) < NATIVE.bytes:
-            raise ValueError(f"{len(frame)} bytes are no header of {NATIVE.bytes}")
-        return cls(data=frame[NATIVE.bytes :], **NATIVE.unpack(frame))
+        if len(frame) < EXACT.bytes:
+            raise ValueError(f"{len(frame)} bytes are no header of {EXACT.bytes}")
+        return cls(data=frame[EXACT.bytes :], **EXACT.unpack(frame))
 
     @property
     def words(self):
@@ -139,13 +139,13 @@ class NativePacket:
         return dataclasses.replace(self, checksum=self.right_checksum(key))
 
 
-NATIVE_KINDS = (KINDS["native_contribution"], KINDS["native_result"])
-DATA_KINDS = (KINDS["contribution"], KINDS["result"], *NATIVE_KINDS)
+EXACT_KINDS = (KINDS["exact_contribution"], KINDS["exact_result"])
+DATA_KINDS = (KINDS["contribution"], KINDS["result"], *EXACT_KINDS)
 
 
 def decode(frame):
-    """A Packet or, of a native kind, a NativePacket."""
-    return (NativePacket if frame[0] & 15 in NATIVE_KINDS else Packet).decode(frame)
+    """A Packet or, of an exact kind, an ExactPacket."""
+    return (ExactPacket if frame[0] & 15 in EXACT_KINDS else Packet).decode(frame)
 
 
 HEXADECIMAL = ("epoch", "witness", "flags", "call", "checksum")
@@ -160,8 +160,8 @@ def describe(frame):
         return f"hex {frame.hex()}"
     if packet.kind not in DATA_KINDS:
         return f"hex {frame.hex()}"
-    native = packet.kind in NATIVE_KINDS
+    exact = packet.kind in EXACT_KINDS
     fields = " ".join(f"{name}={getattr(packet, name):#x}" if name in HEXADECIMAL else f"{name}={getattr(packet, name)}"
-                      for name, _ in (NATIVE if native else HEADER).fields)  # fmt: skip
-    shown = ",".join(map(hex if native else str, words[:8])) + (",.." if len(words) > 8 else "")
-    return f"{fields} {'elements' if native else 'words'}({len(words)})={shown or 'none'}"
+                      for name, _ in (EXACT if exact else HEADER).fields)  # fmt: skip
+    shown = ",".join(map(hex if exact else str, words[:8])) + (",.." if len(words) > 8 else "")
+    return f"{fields} {'elements' if exact else 'words'}({len(words)})={shown or 'none'}"

@@ -54,9 +54,9 @@ TEST(AccuracyTree, EveryLevelRoundsOnce) {
   const std::vector<float> values = {0x1p24F, 1.0F, 1.0F, 0.0F};
   float sum = 0;
   auto* out = reinterpret_cast<uint8_t*>(&sum);
-  ASSERT_TRUE(native_sum(tensors(values, 4), 1, out).ok());
+  ASSERT_TRUE(exact_sum(tensors(values, 4), 1, out).ok());
   EXPECT_EQ(sum, 0x1p24F + 2);
-  ASSERT_TRUE(native_sum(tensors(values, 4), 2, out).ok());
+  ASSERT_TRUE(exact_sum(tensors(values, 4), 2, out).ok());
   EXPECT_EQ(sum, 0x1p24F);
   chain_sum(tensors(values, 4), out);
   EXPECT_EQ(sum, 0x1p24F);
@@ -66,9 +66,9 @@ TEST(AccuracyTree, ANodeTakesAsManyChildrenAsASessionTakesWorkers) {
   const std::vector<float> values(kMaxWorkers + 1, 1.0F);
   float sum = 0;
   auto* out = reinterpret_cast<uint8_t*>(&sum);
-  const Status status = native_sum(tensors(values, kMaxWorkers + 1), 1, out);
+  const Status status = exact_sum(tensors(values, kMaxWorkers + 1), 1, out);
   EXPECT_EQ(status.message(), "a node with 129 children: allowed are up to 128; use more levels");
-  ASSERT_TRUE(native_sum(tensors(values, kMaxWorkers + 1), 2, out).ok());
+  ASSERT_TRUE(exact_sum(tensors(values, kMaxWorkers + 1), 2, out).ok());
   EXPECT_EQ(sum, 129.0F);
 }
 

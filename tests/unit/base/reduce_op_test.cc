@@ -48,10 +48,10 @@ TEST(ReduceOp, WhatWhoKeepsContributionsCan) {
   for (int t = 0; t < kElementTypes; ++t) {
     const auto type = static_cast<ElementType>(t);
     for (const ReduceOp op : {ReduceOp::kSum, ReduceOp::kMin, ReduceOp::kMax, ReduceOp::kProduct}) {
-      EXPECT_EQ(native_can(op, type), type != ElementType::kBool) << to_string(op) << " of " << to_string(type);
+      EXPECT_EQ(exact_can(op, type), type != ElementType::kBool) << to_string(op) << " of " << to_string(type);
     }
-    for (const ReduceOp op : kBitwise) EXPECT_EQ(native_can(op, type), !is_floating(type)) << to_string(type);
-    EXPECT_TRUE(native_can(ReduceOp::kBarrier, type)) << to_string(type);
+    for (const ReduceOp op : kBitwise) EXPECT_EQ(exact_can(op, type), !is_floating(type)) << to_string(type);
+    EXPECT_TRUE(exact_can(ReduceOp::kBarrier, type)) << to_string(type);
   }
 }
 

@@ -57,21 +57,21 @@ enum class Elements { kAsTheyAre, kAsIntegers };
 
 class EachElements : public ::testing::TestWithParam<Elements> {
  protected:
-  bool native() const { return GetParam() == Elements::kAsTheyAre; }
+  bool exact() const { return GetParam() == Elements::kAsTheyAre; }
   std::unique_ptr<Cluster> cluster_of(int size) const {
-    return native() ? std::make_unique<Cluster>(size) : std::make_unique<Cluster>(size, integers);
+    return exact() ? std::make_unique<Cluster>(size) : std::make_unique<Cluster>(size, integers);
   }
-  /// So many calls went through the switch, which had them all natively, and of an integer one so many of float64 not.
+  /// So many calls went through the switch, which had them all exactly, and of an integer one so many of float64 not.
   void expect_calls(const Cluster& cluster, Call call, uint64_t all, uint64_t doubles) const {
-    EXPECT_EQ(cluster.count(0, call, Way::kSwitch), native() ? all : all - doubles);
-    EXPECT_EQ(cluster.count(0, call, Way::kGloo), native() ? 0 : doubles);
+    EXPECT_EQ(cluster.count(0, call, Way::kSwitch), exact() ? all : all - doubles);
+    EXPECT_EQ(cluster.count(0, call, Way::kGloo), exact() ? 0 : doubles);
   }
   /// All-reduces every type with `op` and compares values and the way it went.
   void all_reduce_every_type(const Cluster& cluster, const Reduced& op, const std::vector<at::ScalarType>& types) {
     for (const at::ScalarType type : types) {
       SCOPED_TRACE(std::string(operation_name(op)) + " of " + c10::toString(type));
       const std::optional<ReduceOp> operation = engine_operation(op, type);
-      const bool through_switch = operation && (native() || integer_can(*operation, *element_type(type)));
+      const bool through_switch = operation && (exact() || integer_can(*operation, *element_type(type)));
       const Way path = through_switch ? Way::kSwitch : Way::kGloo;
       const uint64_t before = cluster.count(0, Call::kAllReduce, path);
       cluster.on_each([&](int rank, ReducingGroup& group) { all_reduce(rank, group, op, type); });
@@ -91,7 +91,7 @@ class EachElements : public ::testing::TestWithParam<Elements> {
 };
 
 std::string name_of(const ::testing::TestParamInfo<Elements>& info) {
-  return info.param == Elements::kAsTheyAre ? "Native" : "Integers";
+  return info.param == Elements::kAsTheyAre ? "Exact" : "Integers";
 }
 
 #define SWITCHML_FOR_EACH_ELEMENTS(Suite) \
@@ -135,7 +135,7 @@ TEST_P(AllReduceOf, MultipliesAndCombinesBits) {
   all_reduce_every_type(*cluster, Reduced::PRODUCT, multiplied);
   for (const auto op : {Reduced::BAND, Reduced::BOR, Reduced::BXOR}) all_reduce_every_type(*cluster, op, combined);
   const uint64_t calls = multiplied.size() + 3 * combined.size();
-  EXPECT_EQ(cluster->count(1, Call::kAllReduce, native() ? Way::kSwitch : Way::kGloo), calls);
+  EXPECT_EQ(cluster->count(1, Call::kAllReduce, exact() ? Way::kSwitch : Way::kGloo), calls);
 }
 
 TEST(AllReduce, AsksTheGlooForSumsOnly) {

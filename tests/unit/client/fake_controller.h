@@ -46,7 +46,7 @@ class FakeController : public ControllerClient {
     auto link = connect_to_switch(at);
     if (!link.ok()) return link.status();
     wire::Open wanted = asked;
-    if (adds_integers) wanted.flags = static_cast<uint16_t>(wanted.flags & ~wire::kOpenNative);
+    if (adds_integers) wanted.flags = static_cast<uint16_t>(wanted.flags & ~wire::kOpenExact);
     auto granted = ControlClient(*link.value(), at, "the switch").open(wanted, deadline);
     if (granted.ok()) granted->flags |= flags;
     return granted;

@@ -155,11 +155,11 @@ TEST(SwitchAddress, SeveralNeitherAddIntegersNorAreReplaced) {
       [](Config* config) { config->fallback = true; },
       [](Config* config) { config->controller = "10.1.2.9:1"; },
   };
-  EXPECT_TRUE(wants_native(Config()));
+  EXPECT_TRUE(wants_exact(Config()));
   for (const auto& change : changes) {
     Config config = naming("10.1.2.3:1,10.1.2.4:1");
     change(&config);
-    EXPECT_EQ(wants_native(config), config.fallback);
+    EXPECT_EQ(wants_exact(config), config.fallback);
     expect_refused(config, "several switches, which neither add integers nor are replaced when one is lost");
     config.switch_address = "10.1.2.3:1*5";
     EXPECT_TRUE(named_switches(config, false).ok());

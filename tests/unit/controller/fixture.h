@@ -34,7 +34,7 @@ inline Capabilities software() {
   can.any_payload = true;
   can.members = 128;
   can.jobs = 255;
-  can.sum = can.max = can.trees = can.native = true;
+  can.sum = can.max = can.trees = can.exact = true;
   can.memory_bytes = 64 << 20;
   return can;
 }
@@ -45,7 +45,7 @@ inline Capabilities chip(size_t pages = 4) {
   can.payloads = {256};
   can.any_payload = false;
   can.whole_chunks = true;
-  can.native = false;
+  can.exact = false;
   can.members = 64;
   can.jobs = 8;
   can.memory_bytes = 0;

@@ -81,7 +81,7 @@ TEST(Plan, SharesHaveSlotsByTheirWeights) {
   ASSERT_FALSE(rack.core.set_plan(two_shares()));
   OpenRequest first = share(0, 1), second = share(1, 2);
   first.slots = second.slots = 64;
-  first.native = second.native = true;
+  first.exact = second.exact = true;
   EXPECT_EQ(rack.open(first).granted.slots, 96) << "three quarters of both shares' together";
   EXPECT_EQ(rack.open(second).granted.slots, 32);
   Rack few(two_leaves());
@@ -92,7 +92,7 @@ TEST(Plan, SharesHaveSlotsByTheirWeights) {
   Rack words(two_leaves());
   ASSERT_FALSE(words.core.set_plan(two_shares()));
   first.slots = second.slots = 64;
-  first.native = second.native = false;
+  first.exact = second.exact = false;
   EXPECT_EQ(words.open(first).granted.slots, 96);
   EXPECT_EQ(words.open(second).granted.slots, 64) << "likewise, of integers";
   OpenRequest moving = share(0, 3);

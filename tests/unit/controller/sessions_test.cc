@@ -178,24 +178,24 @@ TEST(Sessions, NoPayloadExceedsAnUplinkOfTheTree) {
   EXPECT_EQ(wide.open(asked).granted.payload, 8192U);
 }
 
-TEST(Sessions, ATreeOfSwitchesInSoftwareIsNative) {  // [NATIVE-1, NTREE-1]
+TEST(Sessions, ATreeOfSwitchesInSoftwareIsExact) {  // [EXACT-1, ETREE-1]
   Rack rack(two_leaves());
   OpenRequest asked = request({"10.0.1.0", "10.0.1.1", "10.0.1.2", "10.0.1.3"}, 1);
-  asked.native = true;
+  asked.exact = true;
   const auto granted = rack.open(asked).granted;
-  EXPECT_EQ(granted.flags, wire::kOpenNative | wire::kOpenTree);
+  EXPECT_EQ(granted.flags, wire::kOpenExact | wire::kOpenTree);
   for (const PaperSwitch& paper : rack.switches) {
     const Install& install = paper.installed.at(granted.job);
-    EXPECT_TRUE(install.native);
+    EXPECT_TRUE(install.exact);
     EXPECT_EQ(install.session_key, granted.session_key);
   }
   OpenRequest within = request({"10.0.1.0", "10.0.1.1"}, 2);
-  within.native = true;
-  EXPECT_EQ(rack.open(within).granted.flags, wire::kOpenNative) << "one switch";
+  within.exact = true;
+  EXPECT_EQ(rack.open(within).granted.flags, wire::kOpenExact) << "one switch";
   OpenRequest integers = request({"10.0.1.0", "10.0.1.3"}, 3);
   const auto plain = rack.open(integers).granted;
   EXPECT_EQ(plain.flags, 0);
-  EXPECT_FALSE(rack.switches[0].installed.at(plain.job).native);
+  EXPECT_FALSE(rack.switches[0].installed.at(plain.job).exact);
   EXPECT_EQ(rack.switches[0].installed.at(plain.job).session_key, 0U) << "who needs no key is told none";
 }
 
@@ -203,14 +203,14 @@ TEST(Sessions, ATreeWithAChipAddsIntegers) {
   Rack rack(two_leaves());
   rack.up(1, chip());
   OpenRequest asked = request({"10.0.1.0", "10.0.1.1", "10.0.1.2", "10.0.1.3"}, 1);
-  asked.native = true;
+  asked.exact = true;
   EXPECT_EQ(rack.open(asked).granted.flags, wire::kOpenWholeChunks);
 }
 
-TEST(Sessions, NativeSlotsKeepContributions) {
+TEST(Sessions, ExactSlotsKeepContributions) {
   Rack rack(two_leaves());
   OpenRequest asked = request({"10.0.1.0", "10.0.1.1", "10.0.1.2", "10.0.1.3"}, 1);
-  asked.native = true;
+  asked.exact = true;
   const auto granted = rack.open(asked).granted;
   const auto left = [&](int at) { return rack.core.state(at).limits(1).free_slot_memory_bytes; };
   const auto taken = [&](size_t kept) { return granted.slots * SlotStore::slot_bytes(granted.payload, kept); };

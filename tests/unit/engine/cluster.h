@@ -141,7 +141,7 @@ struct ClusterOptions {
   NetFaults faults;
   bool whole_chunks = false;
   bool keep_results = false;
-  bool native = false;
+  bool exact = false;
   Duration lease = seconds(10000);
 };
 
@@ -160,7 +160,7 @@ class Cluster : private softswitch::PacketSink {
   std::shared_ptr<std::vector<Status>> submit(int worker, Collective collective) {
     auto outcome = std::make_shared<std::vector<Status>>();
     collective.done = [outcome](const Status& status) { outcome->push_back(status); };
-    const size_t span = elements_per_span(collective.type, session_.payload_bytes, session_.native);
+    const size_t span = elements_per_span(collective.type, session_.payload_bytes, session_.exact);
     auto shared = std::make_shared<SharedCollective>(std::move(collective), options_.shards);
     for (int s = 0; s < options_.shards; ++s) {
       shard(worker, s).submit(shared, shard_part(shared->collective().count, span, s, options_.shards));
@@ -250,7 +250,7 @@ class Cluster : private softswitch::PacketSink {
     open.shards = static_cast<uint16_t>(options_.shards);
     open.slots = static_cast<uint16_t>(options_.slots);
     open.payload = static_cast<uint32_t>(options_.payload);
-    if (options_.native) open.flags = wire::kOpenNative;
+    if (options_.exact) open.flags = wire::kOpenExact;
     uint8_t frame[wire::kMaxControlBytes];
     const size_t size = wire::build_open(open, 1, frame);
     switch_->process(frame, size, endpoint(1), now_, *this);
@@ -264,8 +264,8 @@ class Cluster : private softswitch::PacketSink {
     session_.shards = options_.shards;
     session_.slots = reply.open.slots;
     session_.payload_bytes = reply.open.payload;
-    session_.native = (reply.open.flags & wire::kOpenNative) != 0;
-    ASSERT_EQ(session_.native, options_.native);
+    session_.exact = (reply.open.flags & wire::kOpenExact) != 0;
+    ASSERT_EQ(session_.exact, options_.exact);
     session_.whole_chunks = (reply.open.flags & wire::kOpenWholeChunks) != 0;
     session_.lease = options_.lease;
     session_.secret[0] = 0x1234;

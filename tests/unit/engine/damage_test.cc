@@ -108,7 +108,7 @@ TEST(MaximumDamage, AResultBelowOnesOwnIsAskedForAgain) {  // [MAX-1]
 TEST(ControlDamage, NobodyTakesADamagedMessageForWhatItSays) {  // [CTL-8, CTL-9]
   for (uint64_t seed = 1; seed <= 5; ++seed) {
     ClusterOptions options{kWorkers, 1, 8, 1024, {}};
-    options.native = true;
+    options.exact = true;
     options.lease = milliseconds(40);
     options.faults.seed = seed;
     options.faults.corrupt = 0.2;

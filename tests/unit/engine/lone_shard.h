@@ -106,7 +106,7 @@ struct LoneOptions {
   int slots = 8;  // 2 for calls (0, 1), 6 for data (2 to 7)
   size_t payload = 1024;
   Duration lease = seconds(10000);
-  bool native = false;  // then all slots are one lane, or two from 64 on
+  bool exact = false;  // then all slots are one lane, or two from 64 on
   Carrier carrier = Carrier::kPackets;
   bool keep_results = false;
   bool whole_chunks = false;
@@ -120,21 +120,21 @@ inline wire::Header header_of(const Bytes& frame) { return wire::read_header(fra
 inline size_t words_of(const Bytes& frame) { return (frame.size() - wire::kHeaderBytes) / 4; }
 inline bool is_contribution(const Bytes& frame) {
   const auto kind = static_cast<wire::Kind>(wire::kind_of(frame.data()));
-  return kind == wire::Kind::kContribution || kind == wire::Kind::kNativeContribution;
+  return kind == wire::Kind::kContribution || kind == wire::Kind::kExactContribution;
 }
 
-inline wire::NativeHeader native_header_of(const Bytes& frame) { return wire::read_native_header(frame.data()); }
-inline Bytes elements_of(const Bytes& frame) { return {frame.begin() + wire::kNativeHeaderBytes, frame.end()}; }
-/// A native result that a switch with the session's key would seal: fields as `header` says, these elements.
-inline Bytes sealed(const wire::NativeHeader& header, const Bytes& elements) {
-  Bytes frame(wire::kNativeHeaderBytes);
+inline wire::ExactHeader exact_header_of(const Bytes& frame) { return wire::read_exact_header(frame.data()); }
+inline Bytes elements_of(const Bytes& frame) { return {frame.begin() + wire::kExactHeaderBytes, frame.end()}; }
+/// An exact result that a switch with the session's key would seal: fields as `header` says, these elements.
+inline Bytes sealed(const wire::ExactHeader& header, const Bytes& elements) {
+  Bytes frame(wire::kExactHeaderBytes);
   frame.insert(frame.end(), elements.begin(), elements.end());
-  wire::seal_native(header, {kLoneKey}, frame.data(), elements.size());
+  wire::seal_exact(header, {kLoneKey}, frame.data(), elements.size());
   return frame;
 }
-inline wire::NativeHeader native_result_header(const Bytes& contribution) {
-  wire::NativeHeader header = native_header_of(contribution);
-  header.kind = static_cast<uint8_t>(wire::Kind::kNativeResult);
+inline wire::ExactHeader exact_result_header(const Bytes& contribution) {
+  wire::ExactHeader header = exact_header_of(contribution);
+  header.kind = static_cast<uint8_t>(wire::Kind::kExactResult);
   header.flags = 0;
   header.worker = kAllWorkers;
   return header;
@@ -142,8 +142,8 @@ inline wire::NativeHeader native_result_header(const Bytes& contribution) {
 
 /// What a switch answers to a contribution in a session of one worker.
 inline Bytes result_of(Bytes frame) {
-  if (wire::kind_of(frame.data()) == static_cast<uint8_t>(wire::Kind::kNativeContribution)) {
-    return sealed(native_result_header(frame), elements_of(frame));
+  if (wire::kind_of(frame.data()) == static_cast<uint8_t>(wire::Kind::kExactContribution)) {
+    return sealed(exact_result_header(frame), elements_of(frame));
   }
   wire::Header header = header_of(frame);
   header.kind = static_cast<uint8_t>(wire::Kind::kResult);
@@ -177,7 +177,7 @@ class LoneShard {
     engine.session.shards = options.shards;
     engine.session.slots = options.slots;
     engine.session.payload_bytes = options.payload;
-    engine.session.native = options.native;
+    engine.session.exact = options.exact;
     engine.session.whole_chunks = options.whole_chunks;
     engine.congestion_control = options.congestion_control;
     engine.session.switch_endpoint.carrier = options.carrier;
@@ -201,7 +201,7 @@ class LoneShard {
     auto outcome = std::make_shared<std::vector<Status>>();
     collective.done = [outcome](const Status& status) { outcome->push_back(status); };
     const ElementRange part =
-        shard_part(collective.count, elements_per_span(collective.type, session.payload_bytes, session.native),
+        shard_part(collective.count, elements_per_span(collective.type, session.payload_bytes, session.exact),
                    shard->index(), session.shards);
     shard->submit(std::make_shared<SharedCollective>(std::move(collective), 1), part);
     return outcome;

@@ -56,15 +56,15 @@ class Pair : public ::testing::Test {
     pair.submit(std::move(call));
   }
 
-  NotingEngine switched, native;
-  PairedEngine pair{switched, native};
+  NotingEngine switched, exact;
+  PairedEngine pair{switched, exact};
   std::vector<Status> ends;
 
  private:
   std::vector<double> memory_ = std::vector<double>(kFewElements + 2);
 };
 
-TEST_F(Pair, FewElementsAndWhatTheSwitchCannotGoNatively) {  // [PAIR-1]
+TEST_F(Pair, FewElementsAndWhatTheSwitchCannotGoExactly) {  // [PAIR-1]
   submit(ReduceOp::kSum, ElementType::kFloat32, kFewElements);
   submit(ReduceOp::kSum, ElementType::kFloat64, kFewElements + 1);
   submit(ReduceOp::kProduct, ElementType::kFloat32, kFewElements + 1);
@@ -72,23 +72,23 @@ TEST_F(Pair, FewElementsAndWhatTheSwitchCannotGoNatively) {  // [PAIR-1]
   submit(ReduceOp::kBarrier, ElementType::kFloat32, 0);
   submit(ReduceOp::kSum, ElementType::kInt32, 0);
   EXPECT_TRUE(switched.calls.empty());
-  ASSERT_EQ(native.calls.size(), 6U);
-  EXPECT_EQ(native.calls[0].count, kFewElements);
-  EXPECT_NE(native.calls[0].input, nullptr);
-  native.finish({});
+  ASSERT_EQ(exact.calls.size(), 6U);
+  EXPECT_EQ(exact.calls[0].count, kFewElements);
+  EXPECT_NE(exact.calls[0].input, nullptr);
+  exact.finish({});
   EXPECT_EQ(ends.size(), 1U);
 }
 
-TEST_F(Pair, LargeSumsGoThroughTheSwitchAndAreAnnouncedNatively) {  // [PAIR-2]
+TEST_F(Pair, LargeSumsGoThroughTheSwitchAndAreAnnouncedExactly) {  // [PAIR-2]
   for (const ElementType type : {ElementType::kFloat32, ElementType::kBFloat16, ElementType::kInt64}) {
     submit(ReduceOp::kSum, type, kFewElements + 1, 11);
     ASSERT_EQ(switched.calls.size(), 1U);
-    ASSERT_EQ(native.calls.size(), 1U);
+    ASSERT_EQ(exact.calls.size(), 1U);
     const Collective& sum = switched.calls.front();
     EXPECT_EQ(sum.count, kFewElements + 1);
     EXPECT_EQ(sum.tag, 11U);
     EXPECT_NE(sum.output, nullptr);
-    const Collective& announced = native.calls.front();
+    const Collective& announced = exact.calls.front();
     EXPECT_EQ(announced.count, 0U);
     EXPECT_EQ(announced.output, nullptr);
     EXPECT_EQ(announced.divisor, 3U);
@@ -96,7 +96,7 @@ TEST_F(Pair, LargeSumsGoThroughTheSwitchAndAreAnnouncedNatively) {  // [PAIR-2]
     EXPECT_EQ(describe(announced), describe(sum));
     switched.finish({});
     EXPECT_TRUE(ends.empty()) << "not all ranks are known to have called it";
-    native.finish({});
+    exact.finish({});
     ASSERT_EQ(ends.size(), 1U);
     EXPECT_TRUE(ends.front().ok());
     ends.clear();
@@ -108,66 +108,66 @@ TEST_F(Pair, AnAnnouncementTellsCallsApartThatDifferInAnything) {
   submit(ReduceOp::kSum, ElementType::kFloat32, kFewElements + 2, 11);
   submit(ReduceOp::kSum, ElementType::kFloat32, kFewElements + 1, 12);
   submit(ReduceOp::kSum, ElementType::kFloat32, 0, 11);  // an empty tensor, which is no announcement
-  ASSERT_EQ(native.calls.size(), 4U);
+  ASSERT_EQ(exact.calls.size(), 4U);
   for (size_t i = 0; i < 4; ++i) {
     for (size_t j = 0; j < i; ++j) {
-      EXPECT_NE(agreement_hash(native.calls[i]), agreement_hash(native.calls[j])) << i << ", " << j;
+      EXPECT_NE(agreement_hash(exact.calls[i]), agreement_hash(exact.calls[j])) << i << ", " << j;
     }
   }
 }
 
 TEST_F(Pair, TheFirstErrorOfACallIsItsEnd) {
   submit(ReduceOp::kMax, ElementType::kFloat32, kFewElements + 1);
-  native.finish(Status(Code::kMismatch, "they differ"));
+  exact.finish(Status(Code::kMismatch, "they differ"));
   switched.finish(Status(Code::kAborted, "later"));
   ASSERT_EQ(ends.size(), 1U);
   EXPECT_EQ(ends.front().code(), Code::kMismatch);
 }
 
 TEST_F(Pair, IsBothTogether) {
-  native.own_counters.resize(2);
+  exact.own_counters.resize(2);
   EXPECT_EQ(pair.shards(), 3);
   EXPECT_EQ(&pair.counters(0), &switched.own_counters[0]);
-  EXPECT_EQ(&pair.counters(1), &native.own_counters[0]);
-  EXPECT_EQ(&pair.counters(2), &native.own_counters[1]);
+  EXPECT_EQ(&pair.counters(1), &exact.own_counters[0]);
+  EXPECT_EQ(&pair.counters(2), &exact.own_counters[1]);
   EXPECT_EQ(pair.memory_bytes(), 200U);
   EXPECT_TRUE(pair.status().ok());
-  native.failed = Status(Code::kTimeout, "native");
-  EXPECT_EQ(pair.status().message(), "native");
+  exact.failed = Status(Code::kTimeout, "exact");
+  EXPECT_EQ(pair.status().message(), "exact");
   pair.abort("over");
   EXPECT_EQ(switched.failed.message(), "over");
-  EXPECT_EQ(native.failures, 1);
+  EXPECT_EQ(exact.failures, 1);
   pair.fail(Status(Code::kUnavailable, "gone"));
   EXPECT_EQ(switched.failures, 2);
-  EXPECT_EQ(native.failures, 2);
+  EXPECT_EQ(exact.failures, 2);
 }
 
 TEST_F(Pair, EnginesFailTogether) {
   SharedFate fate;
   const auto tell = [&fate](const Status& status) { fate.fail(status); };
-  switched.on_failure = native.on_failure = tell;
-  fate.bind(switched, native);
-  native.fail(Status(Code::kMismatch, "they differ"));
+  switched.on_failure = exact.on_failure = tell;
+  fate.bind(switched, exact);
+  exact.fail(Status(Code::kMismatch, "they differ"));
   EXPECT_EQ(switched.failed.message(), "they differ");
-  const int failures = native.failures;
+  const int failures = exact.failures;
   switched.fail(Status(Code::kTimeout, "late"));
-  EXPECT_EQ(native.failures, failures) << "the first failure counts";
+  EXPECT_EQ(exact.failures, failures) << "the first failure counts";
 }
 
 TEST_F(Pair, AnEngineThatFailedBeforeThereIsAPairFailsTheOther) {
   SharedFate fate;
   fate.fail(Status(Code::kUnavailable, "a rank is gone"));
-  fate.bind(switched, native);
-  EXPECT_EQ(native.failed.message(), "a rank is gone");
+  fate.bind(switched, exact);
+  EXPECT_EQ(exact.failed.message(), "a rank is gone");
   EXPECT_EQ(switched.failed.message(), "a rank is gone");
 }
 
 TEST_F(Pair, EnginesThatEndAreNotTold) {
   SharedFate fate;
-  fate.bind(switched, native);
+  fate.bind(switched, exact);
   fate.forget();
   fate.fail(Status(Code::kUnavailable, "a rank is gone"));
-  EXPECT_EQ(native.failures + switched.failures, 0);
+  EXPECT_EQ(exact.failures + switched.failures, 0);
 }
 
 }  // namespace

@@ -24,7 +24,7 @@ std::vector<Bytes> results_of(const std::vector<Bytes>& frames, size_t begin = 0
   return results;
 }
 
-/// Elements of many chunks. Parameter: natively, or as integers.
+/// Elements of many chunks. Parameter: exactly, or as integers.
 class ShardWindow : public ::testing::TestWithParam<bool> {
  protected:
   ShardWindow() : tensor(10000 * kWindowChunk, 1) {}
@@ -52,7 +52,7 @@ class ShardWindow : public ::testing::TestWithParam<bool> {
   }
   LoneOptions options() const {
     LoneOptions options = with_window();
-    options.native = GetParam();
+    options.exact = GetParam();
     return options;
   }
 
@@ -141,14 +141,14 @@ TEST_P(ShardWindow, OfManyChunksLeavesRoomForFew) {
 }
 
 INSTANTIATE_TEST_SUITE_P(All, ShardWindow, ::testing::Bool(),
-                         [](const auto& way) { return way.param ? "Native" : "Integers"; });
+                         [](const auto& way) { return way.param ? "Exact" : "Integers"; });
 
 // One rank's window is full of chunks that the other one comes to only after those of another stream.
 TEST(ShardWindows, OfRanksDoNotWaitForEachOther) {
-  for (const bool native : {false, true}) {
+  for (const bool exact : {false, true}) {
     ClusterOptions options;
     options.slots = 512;
-    options.native = native;
+    options.exact = exact;
     Cluster cluster(options);
     std::vector<std::vector<int32_t>> many(2, std::vector<int32_t>(40 * kWindowChunk, 1)),
         few(2, std::vector<int32_t>(12 * kWindowChunk, 2));

@@ -86,9 +86,9 @@ class Parts {
     asked.shards = static_cast<uint16_t>(options_.shards);
     asked.slots = static_cast<uint16_t>(options_.slots * options_.shards);
     asked.payload = kPartsPayload;
-    asked.flags = wire::kOpenNative;
+    asked.flags = wire::kOpenExact;
     SessionParameters session = open_session(transport, place, asked);
-    ASSERT_TRUE(session.native);
+    ASSERT_TRUE(session.exact);
     session.weight = options_.weights[number];
     session.secret[0] = 1;
     session.secret[1] = 2;

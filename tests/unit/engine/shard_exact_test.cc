@@ -1,4 +1,4 @@
-// A shard of a native session: one round trip, one lane a stream, and what it does with results that it must not take.
+// A shard of an exact session: one round trip, one lane a stream, and what it does with results that it must not take.
 #include <algorithm>
 #include <cstring>
 #include <functional>
@@ -14,14 +14,14 @@
 namespace switchml::testing {
 namespace {
 
-constexpr size_t kNativeChunk = 256;  // elements of 4 bytes
+constexpr size_t kExactChunk = 256;  // elements of 4 bytes
 constexpr int kTwoStreams = 64;       // slots: 0 to 7 of the short stream, 8 to 63 of the bulk stream
 constexpr int kShortSlots = 8;
 
-LoneOptions native_session(int slots = 8) {
+LoneOptions exact_session(int slots = 8) {
   LoneOptions options;
   options.slots = slots;
-  options.native = true;
+  options.exact = true;
   return options;
 }
 
@@ -31,7 +31,7 @@ std::vector<int32_t> counting(size_t n) {
   return tensor;
 }
 
-Collective native_sum(std::vector<int32_t>& tensor) { return in_place(ReduceOp::kSum, ElementType::kInt32, tensor); }
+Collective exact_sum(std::vector<int32_t>& tensor) { return in_place(ReduceOp::kSum, ElementType::kInt32, tensor); }
 
 std::vector<size_t> bytes_of(const std::vector<Bytes>& frames) {
   std::vector<size_t> bytes;
@@ -40,18 +40,18 @@ std::vector<size_t> bytes_of(const std::vector<Bytes>& frames) {
 }
 
 /// A shard that has sent `elements` elements, from slot 0 on.
-struct NativeSent {
-  explicit NativeSent(size_t elements = kNativeChunk) : tensor(counting(elements)), input(tensor) {
-    outcome = lone.submit(native_sum(tensor));
+struct ExactSent {
+  explicit ExactSent(size_t elements = kExactChunk) : tensor(counting(elements)), input(tensor) {
+    outcome = lone.submit(exact_sum(tensor));
     frames = lone.step();
   }
   /// The result of the first frame with something changed, sealed as a switch would.
-  Bytes altered(const std::function<void(wire::NativeHeader&)>& change) const {
-    wire::NativeHeader header = native_result_header(frames[0]);
+  Bytes altered(const std::function<void(wire::ExactHeader&)>& change) const {
+    wire::ExactHeader header = exact_result_header(frames[0]);
     change(header);
     return sealed(header, elements_of(frames[0]));
   }
-  Bytes with_elements(const Bytes& elements) const { return sealed(native_result_header(frames[0]), elements); }
+  Bytes with_elements(const Bytes& elements) const { return sealed(exact_result_header(frames[0]), elements); }
   /// What was rightly dropped has left no trace.
   void expect_unharmed() {
     EXPECT_TRUE(outcome->empty());
@@ -62,29 +62,29 @@ struct NativeSent {
     EXPECT_EQ(tensor, input);
   }
 
-  LoneShard lone{native_session()};
+  LoneShard lone{exact_session()};
   std::vector<int32_t> tensor, input;
   std::shared_ptr<std::vector<Status>> outcome;
   std::vector<Bytes> frames;
 };
 
-TEST(LaneSlotsOfNative, AreOneLaneAStream) {  // [NLANE-1]
+TEST(LaneSlotsOfExact, AreOneLaneAStream) {  // [ELANE-1]
   for (int slots = 2; slots <= kMaxSlots; ++slots) {
     const LaneSlots lanes = LaneSlots::of(slots, true);
     EXPECT_EQ(lanes.calls + lanes.bulk_calls, 0);
     EXPECT_EQ(lanes.data + lanes.bulk_data, slots);
-    EXPECT_EQ(lanes.has_bulk(), slots >= kLeastNativeForBulk);
+    EXPECT_EQ(lanes.has_bulk(), slots >= kLeastExactForBulk);
   }
-  EXPECT_EQ(LaneSlots::of_native(16).data, 4);
-  EXPECT_EQ(LaneSlots::of_native(39).data, 4);
-  EXPECT_EQ(LaneSlots::of_native(64).data, 8);
-  EXPECT_EQ(LaneSlots::of_native(255).data, 31);
-  EXPECT_EQ(LaneSlots::of_native(2048).data, 32);
+  EXPECT_EQ(LaneSlots::of_exact(16).data, 4);
+  EXPECT_EQ(LaneSlots::of_exact(39).data, 4);
+  EXPECT_EQ(LaneSlots::of_exact(64).data, 8);
+  EXPECT_EQ(LaneSlots::of_exact(255).data, 31);
+  EXPECT_EQ(LaneSlots::of_exact(2048).data, 32);
 }
 
-TEST(ShardNative, IsThroughInOneRoundTrip) {
-  std::vector<float> tensor(3 * kNativeChunk + 5, 1.5F);
-  LoneShard lone(native_session());
+TEST(ShardExact, IsThroughInOneRoundTrip) {
+  std::vector<float> tensor(3 * kExactChunk + 5, 1.5F);
+  LoneShard lone(exact_session());
   Collective mean = in_place(ReduceOp::kSum, ElementType::kFloat32, tensor);
   mean.divisor = 3;
   const auto outcome = lone.submit(mean);
@@ -92,12 +92,12 @@ TEST(ShardNative, IsThroughInOneRoundTrip) {
   ASSERT_EQ(slots_of(frames), (std::vector<int>{0, 1, 2, 3}));
   EXPECT_EQ(bytes_of(frames), (std::vector<size_t>{1024, 1024, 1024, 20}));
   for (const Bytes& frame : frames) {
-    const wire::NativeHeader header = native_header_of(frame);
-    EXPECT_EQ(header.kind, static_cast<uint8_t>(wire::Kind::kNativeContribution));
+    const wire::ExactHeader header = exact_header_of(frame);
+    EXPECT_EQ(header.kind, static_cast<uint8_t>(wire::Kind::kExactContribution));
     EXPECT_EQ(header.type, static_cast<uint8_t>(ElementType::kFloat32));
     EXPECT_EQ(header.operation, static_cast<uint8_t>(ReduceOp::kSum));
     EXPECT_EQ(header.divisor, 3);
-    EXPECT_TRUE(wire::native_intact(frame.data(), frame.size(), {kLoneKey}));
+    EXPECT_TRUE(wire::exact_intact(frame.data(), frame.size(), {kLoneKey}));
     EXPECT_EQ(std::memcmp(elements_of(frame).data(), tensor.data(), elements_of(frame).size()), 0);
   }
   std::vector<Bytes> results;
@@ -108,20 +108,20 @@ TEST(ShardNative, IsThroughInOneRoundTrip) {
   EXPECT_EQ(lone.counters().elements_summed_by_switch.get(), tensor.size());
 }
 
-TEST(ShardNative, ChunksHoldBytesNotWords) {  // [NLANE-2]
+TEST(ShardExact, ChunksHoldBytesNotWords) {  // [ELANE-2]
   std::vector<int8_t> bytes(1025);
   std::vector<int64_t> longs(129);
-  LoneShard lone(native_session());
+  LoneShard lone(exact_session());
   lone.submit(in_place(ReduceOp::kMin, ElementType::kInt8, bytes));
   lone.submit(in_place(ReduceOp::kProduct, ElementType::kInt64, longs));
   EXPECT_EQ(bytes_of(lone.step()), (std::vector<size_t>{1024, 1, 1024, 8}));
 }
 
-TEST(ShardNative, OneTensorFollowsTheOther) {  // [NLANE-4]
-  std::vector<int32_t> first = counting(5 * kNativeChunk), second = counting(6 * kNativeChunk);
-  LoneShard lone(native_session());
-  const auto outcome = lone.submit(native_sum(first));
-  lone.submit(native_sum(second));
+TEST(ShardExact, OneTensorFollowsTheOther) {  // [ELANE-4]
+  std::vector<int32_t> first = counting(5 * kExactChunk), second = counting(6 * kExactChunk);
+  LoneShard lone(exact_session());
+  const auto outcome = lone.submit(exact_sum(first));
+  lone.submit(exact_sum(second));
   std::vector<Bytes> frames = lone.step();
   EXPECT_EQ(slots_of(frames), (std::vector<int>{0, 1, 2, 3, 4, 5, 6, 7}));
   EXPECT_TRUE(lone.deliver({result_of(frames[1])}).empty());
@@ -130,14 +130,14 @@ TEST(ShardNative, OneTensorFollowsTheOther) {  // [NLANE-4]
   EXPECT_EQ(outcome->size(), 1U);
 }
 
-TEST(ShardNative, WhatHasNoChunkInTheShortStreamHasAnEmptyOneThere) {  // [NLANE-5]
-  LoneShard lone(native_session(kTwoStreams));
-  std::vector<int32_t> two = counting(2 * kNativeChunk), none, many = counting(20 * kNativeChunk), one = counting(1);
-  const auto brief = lone.submit(native_sum(two));
+TEST(ShardExact, WhatHasNoChunkInTheShortStreamHasAnEmptyOneThere) {  // [ELANE-5]
+  LoneShard lone(exact_session(kTwoStreams));
+  std::vector<int32_t> two = counting(2 * kExactChunk), none, many = counting(20 * kExactChunk), one = counting(1);
+  const auto brief = lone.submit(exact_sum(two));
   const auto fence = lone.submit(barrier());
-  const auto empty = lone.submit(native_sum(none));
-  const auto bulk = lone.submit(native_sum(many));
-  const auto last = lone.submit(native_sum(one));
+  const auto empty = lone.submit(exact_sum(none));
+  const auto bulk = lone.submit(exact_sum(many));
+  const auto last = lone.submit(exact_sum(one));
   const std::vector<Bytes> frames = lone.step();
   std::vector<int> expected = {0, 1, 2, 3, 4, 5};
   for (int i = 0; i < 20; ++i) expected.push_back(kShortSlots + i);
@@ -146,7 +146,7 @@ TEST(ShardNative, WhatHasNoChunkInTheShortStreamHasAnEmptyOneThere) {  // [NLANE
   bytes[2] = bytes[3] = bytes[4] = 0;
   bytes[5] = 4;
   EXPECT_EQ(bytes_of(frames), bytes);
-  EXPECT_EQ(native_header_of(frames[2]).operation, static_cast<uint8_t>(ReduceOp::kBarrier));
+  EXPECT_EQ(exact_header_of(frames[2]).operation, static_cast<uint8_t>(ReduceOp::kBarrier));
   // Each ends with its own results, the announcement's among them.
   for (size_t i = 6; i < frames.size(); ++i) lone.deliver({result_of(frames[i])});
   EXPECT_TRUE(bulk->empty());
@@ -158,21 +158,21 @@ TEST(ShardNative, WhatHasNoChunkInTheShortStreamHasAnEmptyOneThere) {  // [NLANE
   EXPECT_EQ(brief->size() + fence->size(), 2U);
 }
 
-TEST(ShardNative, WhatFitsTheShortLaneIsShort) {  // [NLANE-3]
+TEST(ShardExact, WhatFitsTheShortLaneIsShort) {  // [ELANE-3]
   for (const size_t beyond : {0, 1}) {
-    LoneShard lone(native_session(kTwoStreams));
-    std::vector<int32_t> tensor = counting(kShortSlots * kNativeChunk + beyond);
-    lone.submit(native_sum(tensor));
+    LoneShard lone(exact_session(kTwoStreams));
+    std::vector<int32_t> tensor = counting(kShortSlots * kExactChunk + beyond);
+    lone.submit(exact_sum(tensor));
     const std::vector<int> slots = slots_of(lone.step());
     EXPECT_EQ(slots.size(), kShortSlots + 2 * beyond);
     EXPECT_EQ(slots.back(), beyond == 0 ? kShortSlots - 1 : 2 * kShortSlots);
   }
 }
 
-TEST(ShardNative, ACallerThatChoosesAnnouncesItself) {  // [NLANE-6]
-  LoneShard lone(native_session(kTwoStreams));
-  std::vector<int32_t> tensor = counting(kNativeChunk);
-  Collective bulk = native_sum(tensor);
+TEST(ShardExact, ACallerThatChoosesAnnouncesItself) {  // [ELANE-6]
+  LoneShard lone(exact_session(kTwoStreams));
+  std::vector<int32_t> tensor = counting(kExactChunk);
+  Collective bulk = exact_sum(tensor);
   bulk.stream = StreamChoice::kBulk;
   const auto outcome = lone.submit(bulk);
   const std::vector<Bytes> frames = lone.step();
@@ -181,11 +181,11 @@ TEST(ShardNative, ACallerThatChoosesAnnouncesItself) {  // [NLANE-6]
   EXPECT_EQ(outcome->size(), 1U);
 }
 
-TEST(ShardNative, AnAnnouncementWaitsForASlot) {
-  LoneShard lone(native_session(kTwoStreams));
-  std::vector<std::vector<int32_t>> tensors(10, counting((kShortSlots + 1) * kNativeChunk));
+TEST(ShardExact, AnAnnouncementWaitsForASlot) {
+  LoneShard lone(exact_session(kTwoStreams));
+  std::vector<std::vector<int32_t>> tensors(10, counting((kShortSlots + 1) * kExactChunk));
   std::vector<std::shared_ptr<std::vector<Status>>> outcomes;
-  for (auto& tensor : tensors) outcomes.push_back(lone.submit(native_sum(tensor)));
+  for (auto& tensor : tensors) outcomes.push_back(lone.submit(exact_sum(tensor)));
   const auto end = lone.submit(barrier());
   lone.answer_all(lone.step());
   for (const auto& outcome : outcomes) EXPECT_EQ(outcome->size(), 1U);
@@ -194,9 +194,9 @@ TEST(ShardNative, AnAnnouncementWaitsForASlot) {
 
 // ---- results that are none ----
 
-TEST(ShardNative, AResultOfAnotherCallFailsTheCollective) {  // [NRES-3]
-  NativeSent sent;
-  sent.lone.deliver({sent.altered([](wire::NativeHeader& header) { header.call ^= 1; })});
+TEST(ShardExact, AResultOfAnotherCallFailsTheCollective) {  // [ERES-3]
+  ExactSent sent;
+  sent.lone.deliver({sent.altered([](wire::ExactHeader& header) { header.call ^= 1; })});
   ASSERT_EQ(sent.outcome->size(), 1U);
   EXPECT_EQ(sent.outcome->front().code(), Code::kMismatch);
   EXPECT_NE(sent.outcome->front().message().find("all_reduce(SUM, int32, 256 elements)"), std::string::npos)
@@ -205,9 +205,9 @@ TEST(ShardNative, AResultOfAnotherCallFailsTheCollective) {  // [NRES-3]
   EXPECT_EQ(sent.tensor, sent.input);
 }
 
-TEST(ShardNative, WhatTheSwitchFoundToDisagreeFailsTheCollective) {  // [NRES-3]
-  NativeSent sent;
-  wire::NativeHeader header = native_result_header(sent.frames[0]);
+TEST(ShardExact, WhatTheSwitchFoundToDisagreeFailsTheCollective) {  // [ERES-3]
+  ExactSent sent;
+  wire::ExactHeader header = exact_result_header(sent.frames[0]);
   header.flags = wire::kFlagDisagree;
   sent.lone.deliver({sealed(header, {})});
   ASSERT_EQ(sent.outcome->size(), 1U);
@@ -215,10 +215,10 @@ TEST(ShardNative, WhatTheSwitchFoundToDisagreeFailsTheCollective) {  // [NRES-3]
   EXPECT_NE(sent.outcome->front().message().find("all_reduce(SUM, int32, 256 elements)"), std::string::npos);
 }
 
-TEST(ShardNative, WhatIsDamagedIsDroppedAndRepeated) {  // [NATIVE-15, NRES-2]
-  NativeSent sent;
+TEST(ShardExact, WhatIsDamagedIsDroppedAndRepeated) {  // [EXACT-15, ERES-2]
+  ExactSent sent;
   const Bytes good = result_of(sent.frames[0]);
-  for (const size_t at : {wire::kNativeHeaderBytes, good.size() - 1, size_t{wire::kNativeHeaderOffsetFlags}}) {
+  for (const size_t at : {wire::kExactHeaderBytes, good.size() - 1, size_t{wire::kExactHeaderOffsetFlags}}) {
     Bytes damaged = good;
     damaged[at] ^= 0x80;
     const uint64_t before = sent.lone.counters().results_damaged.get();
@@ -229,15 +229,15 @@ TEST(ShardNative, WhatIsDamagedIsDroppedAndRepeated) {  // [NATIVE-15, NRES-2]
   ASSERT_EQ(repeated.size(), 1U);
   EXPECT_NE(repeated[0], sent.frames[0]);
   EXPECT_EQ(without_repeat_flag(repeated[0]), sent.frames[0]);
-  EXPECT_TRUE(wire::native_intact(repeated[0].data(), repeated[0].size(), {kLoneKey})) << "the flag is not covered";
+  EXPECT_TRUE(wire::exact_intact(repeated[0].data(), repeated[0].size(), {kLoneKey})) << "the flag is not covered";
   sent.expect_unharmed();
 }
 
 // Any bit: most are found by the checksum, the others say that the packet is somebody else's.
-TEST(ShardNative, NoDamagedBitIsTaken) {
-  NativeSent sent;
+TEST(ShardExact, NoDamagedBitIsTaken) {
+  ExactSent sent;
   const Bytes good = result_of(sent.frames[0]);
-  for (size_t bit = 0; bit < (wire::kNativeHeaderBytes + 8) * 8; ++bit) {
+  for (size_t bit = 0; bit < (wire::kExactHeaderBytes + 8) * 8; ++bit) {
     Bytes damaged = good;
     damaged[bit / 8] ^= static_cast<uint8_t>(1U << bit % 8);
     if (without_repeat_flag(damaged) == good) continue;
@@ -248,29 +248,29 @@ TEST(ShardNative, NoDamagedBitIsTaken) {
   sent.expect_unharmed();
 }
 
-TEST(ShardNative, MalformedFramesAreCountedAndDropped) {  // [NATIVE-14, NRES-2]
-  NativeSent sent;
+TEST(ShardExact, MalformedFramesAreCountedAndDropped) {  // [EXACT-14, ERES-2]
+  ExactSent sent;
   const Bytes good = result_of(sent.frames[0]);
   Bytes longer = elements_of(sent.frames[0]), shorter = longer, half = longer;
   longer.resize(longer.size() + 4);
   shorter.resize(shorter.size() - 4);
   half.pop_back();
-  const auto header = [&](const std::function<void(wire::NativeHeader&)>& change) { return sent.altered(change); };
+  const auto header = [&](const std::function<void(wire::ExactHeader&)>& change) { return sent.altered(change); };
   const std::vector<Bytes> bad = {
       {0x46},
-      Bytes(good.begin(), good.begin() + wire::kNativeHeaderBytes - 1),
+      Bytes(good.begin(), good.begin() + wire::kExactHeaderBytes - 1),
       sent.with_elements(half),
       sent.with_elements(longer),   // more than the session's payload
       sent.with_elements(shorter),  // not what this worker contributed to
       sent.with_elements({}),
       sent.frames[0],
-      header([](wire::NativeHeader& h) { h.kind = static_cast<uint8_t>(wire::Kind::kResult); }),
-      header([](wire::NativeHeader& h) { h.version = wire::kVersion + 1; }),
-      header([](wire::NativeHeader& h) { h.type = kElementTypes; }),
-      header([](wire::NativeHeader& h) { h.operation = kReduceOps; }),
-      header([](wire::NativeHeader& h) { h.divisor = 2; }),  // of integers
-      header([](wire::NativeHeader& h) { h.seq = 0; }),
-      header([](wire::NativeHeader& h) { h.worker = 0; }),
+      header([](wire::ExactHeader& h) { h.kind = static_cast<uint8_t>(wire::Kind::kResult); }),
+      header([](wire::ExactHeader& h) { h.version = wire::kVersion + 1; }),
+      header([](wire::ExactHeader& h) { h.type = kElementTypes; }),
+      header([](wire::ExactHeader& h) { h.operation = kReduceOps; }),
+      header([](wire::ExactHeader& h) { h.divisor = 2; }),  // of integers
+      header([](wire::ExactHeader& h) { h.seq = 0; }),
+      header([](wire::ExactHeader& h) { h.worker = 0; }),
   };
   for (size_t i = 0; i < bad.size(); ++i) {
     sent.lone.deliver({bad[i]});
@@ -279,12 +279,12 @@ TEST(ShardNative, MalformedFramesAreCountedAndDropped) {  // [NATIVE-14, NRES-2]
   sent.expect_unharmed();
 }
 
-TEST(ShardNative, ForeignStaleAndDuplicateResultsAreCountedAndDropped) {  // [NRES-2]
-  NativeSent sent;
+TEST(ShardExact, ForeignStaleAndDuplicateResultsAreCountedAndDropped) {  // [ERES-2]
+  ExactSent sent;
   sent.lone.deliver(
-      {sent.altered([](wire::NativeHeader& h) { ++h.job; }), sent.altered([](wire::NativeHeader& h) { ++h.epoch; }),
-       sent.altered([](wire::NativeHeader& h) { h.slot = 8; }), sent.altered([](wire::NativeHeader& h) { h.seq += 2; }),
-       sent.altered([](wire::NativeHeader& h) { h.slot = 1; })});  // which is not open
+      {sent.altered([](wire::ExactHeader& h) { ++h.job; }), sent.altered([](wire::ExactHeader& h) { ++h.epoch; }),
+       sent.altered([](wire::ExactHeader& h) { h.slot = 8; }), sent.altered([](wire::ExactHeader& h) { h.seq += 2; }),
+       sent.altered([](wire::ExactHeader& h) { h.slot = 1; })});  // which is not open
   EXPECT_EQ(sent.lone.counters().results_foreign.get(), 3U);
   EXPECT_EQ(sent.lone.counters().results_stale.get(), 2U);
   sent.expect_unharmed();
@@ -293,14 +293,14 @@ TEST(ShardNative, ForeignStaleAndDuplicateResultsAreCountedAndDropped) {  // [NR
   EXPECT_TRUE(sent.lone.failures.empty());
 }
 
-TEST(ShardNative, AnIntegerSessionTakesNoElements) {
-  LoneOptions options = native_session();
-  options.native = false;
+TEST(ShardExact, AnIntegerSessionTakesNoElements) {
+  LoneOptions options = exact_session();
+  options.exact = false;
   LoneShard lone(options);
   std::vector<int32_t> tensor = counting(1);
-  const auto outcome = lone.submit(native_sum(tensor));
+  const auto outcome = lone.submit(exact_sum(tensor));
   lone.step();
-  NativeSent sent(1);
+  ExactSent sent(1);
   lone.deliver({result_of(sent.frames[0])});
   EXPECT_EQ(lone.counters().results_malformed.get(), 1U);
   EXPECT_TRUE(outcome->empty());
@@ -317,11 +317,11 @@ Bytes one_more(const Bytes& contribution) {
     ++value;
     std::memcpy(&elements[at], &value, sizeof value);
   }
-  return sealed(native_result_header(contribution), elements);
+  return sealed(exact_result_header(contribution), elements);
 }
 
-TEST(ShardNative, InPlaceTheFrameHasWhatARepeatNeeds) {
-  NativeSent sent(2 * kNativeChunk);
+TEST(ShardExact, InPlaceTheFrameHasWhatARepeatNeeds) {
+  ExactSent sent(2 * kExactChunk);
   sent.lone.deliver({one_more(sent.frames[1])});
   const std::vector<Bytes> repeated = sent.lone.pass(milliseconds(10));
   ASSERT_GE(repeated.size(), 1U);
@@ -332,11 +332,11 @@ TEST(ShardNative, InPlaceTheFrameHasWhatARepeatNeeds) {
   EXPECT_EQ(sent.outcome->size(), 1U);
 }
 
-TEST(ShardNative, OnlyWhatIsAskedForIsWritten) {  // [MOVED-5, MOVED-7]
-  LoneShard lone(native_session());
-  const std::vector<int32_t> tensor = counting(3 * kNativeChunk);
+TEST(ShardExact, OnlyWhatIsAskedForIsWritten) {  // [MOVED-5, MOVED-7]
+  LoneShard lone(exact_session());
+  const std::vector<int32_t> tensor = counting(3 * kExactChunk);
   std::vector<int32_t> input = tensor, output(302, 99);
-  Collective c = native_sum(input);
+  Collective c = exact_sum(input);
   c.output = output.data() + 1;
   c.output_begin = 200;
   c.output_end = 500;
@@ -344,10 +344,10 @@ TEST(ShardNative, OnlyWhatIsAskedForIsWritten) {  // [MOVED-5, MOVED-7]
   const std::vector<Bytes> sent = lone.step();
   ASSERT_EQ(sent.size(), 3U);
   for (size_t i = 0; i < sent.size(); ++i) {
-    const bool wanted = i * kNativeChunk < 500 && (i + 1) * kNativeChunk > 200;
-    const wire::NativeHeader header = native_header_of(sent[i]);
+    const bool wanted = i * kExactChunk < 500 && (i + 1) * kExactChunk > 200;
+    const wire::ExactHeader header = exact_header_of(sent[i]);
     EXPECT_EQ(header.flags, wanted ? 0 : wire::kFlagNoElements);
-    lone.deliver({wanted ? one_more(sent[i]) : sealed(native_result_header(sent[i]), {})});
+    lone.deliver({wanted ? one_more(sent[i]) : sealed(exact_result_header(sent[i]), {})});
   }
   ASSERT_EQ(outcome->size(), 1U);
   EXPECT_EQ(input, tensor);
@@ -355,12 +355,12 @@ TEST(ShardNative, OnlyWhatIsAskedForIsWritten) {  // [MOVED-5, MOVED-7]
   for (size_t i = 0; i < 300; ++i) ASSERT_EQ(output[i + 1], tensor[200 + i] + 1);
 }
 
-TEST(ShardNative, AHostSpeaksForItsRanks) {
-  std::vector<int32_t> first = counting(kNativeChunk + 1), second = counting(kNativeChunk + 1), out(kNativeChunk + 1);
-  Collective c = native_sum(out);
+TEST(ShardExact, AHostSpeaksForItsRanks) {
+  std::vector<int32_t> first = counting(kExactChunk + 1), second = counting(kExactChunk + 1), out(kExactChunk + 1);
+  Collective c = exact_sum(out);
   c.input = nullptr;
   c.inputs = {first.data(), second.data()};
-  LoneShard lone(native_session());
+  LoneShard lone(exact_session());
   const auto outcome = lone.submit(c);
   lone.answer_all(lone.step());
   ASSERT_EQ(outcome->size(), 1U);
@@ -371,12 +371,12 @@ TEST(ShardNative, AHostSpeaksForItsRanks) {
 
 constexpr int kClusterWorkers = 3;
 
-ClusterOptions native_cluster(uint32_t seed, int shards = 1, int slots = 8) {
+ClusterOptions exact_cluster(uint32_t seed, int shards = 1, int slots = 8) {
   ClusterOptions options;
   options.workers = kClusterWorkers;
   options.shards = shards;
   options.slots = slots * shards;
-  options.native = true;
+  options.exact = true;
   options.faults.seed = seed;
   return options;
 }
@@ -412,7 +412,7 @@ void expect_every_operation(const ClusterOptions& options, size_t count) {
       Collective call;
       call.op = static_cast<ReduceOp>(op);
       call.type = static_cast<ElementType>(type);
-      if (call.op == ReduceOp::kBarrier || !native_can(call.op, call.type)) continue;
+      if (call.op == ReduceOp::kBarrier || !exact_can(call.op, call.type)) continue;
       if (call.op == ReduceOp::kSum && is_floating(call.type)) call.divisor = kClusterWorkers;
       call.count = call.output_end = count;
       calls.push_back(call);
@@ -434,23 +434,23 @@ void expect_every_operation(const ClusterOptions& options, size_t count) {
   }
 }
 
-TEST(ShardNative, EveryOperationOfEveryTypeIsWhatReductionMakesOfIt) {
-  expect_every_operation(native_cluster(1), 1000);
-  expect_every_operation(native_cluster(1, 2), 1000);
-  expect_every_operation(native_cluster(1, 1, kTwoStreams), 3000);  // some of each stream
+TEST(ShardExact, EveryOperationOfEveryTypeIsWhatReductionMakesOfIt) {
+  expect_every_operation(exact_cluster(1), 1000);
+  expect_every_operation(exact_cluster(1, 2), 1000);
+  expect_every_operation(exact_cluster(1, 1, kTwoStreams), 3000);  // some of each stream
 }
 
-TEST(ShardNative, AlsoWhereTheNetworkLosesRepeatsAndDamages) {
+TEST(ShardExact, AlsoWhereTheNetworkLosesRepeatsAndDamages) {
   for (uint32_t seed = 1; seed <= 3; ++seed) {
-    ClusterOptions options = native_cluster(seed, 2, seed == 1 ? 8 : kTwoStreams);
+    ClusterOptions options = exact_cluster(seed, 2, seed == 1 ? 8 : kTwoStreams);
     options.faults = bad_weather(seed);
     expect_every_operation(options, 700);
   }
 }
 
 // Beside quant::reduce, which the switch itself uses: what these are in C++.
-TEST(ShardNative, IntegersWrapAndFloatsAreRoundedOnce) {
-  Cluster cluster(native_cluster(1));
+TEST(ShardExact, IntegersWrapAndFloatsAreRoundedOnce) {
+  Cluster cluster(exact_cluster(1));
   std::vector<std::vector<uint32_t>> products(kClusterWorkers, std::vector<uint32_t>(600));
   std::vector<std::vector<float>> sums(kClusterWorkers, std::vector<float>(600));
   for (size_t w = 0; w < kClusterWorkers; ++w) {
@@ -473,7 +473,7 @@ TEST(ShardNative, IntegersWrapAndFloatsAreRoundedOnce) {
   }
 }
 
-TEST(ShardNative, RanksThatDisagreeAllFindOut) {  // [NRES-1]
+TEST(ShardExact, RanksThatDisagreeAllFindOut) {  // [ERES-1]
   using Change = std::function<void(Collective&)>;
   const std::vector<Change> changes = {
       [](Collective& c) { c.op = ReduceOp::kMax; },
@@ -487,13 +487,13 @@ TEST(ShardNative, RanksThatDisagreeAllFindOut) {  // [NRES-1]
         c.count = c.output_end = 0;
       },
   };
-  for (const size_t count : {size_t{10}, kNativeChunk, 20 * kNativeChunk}) {  // 20: of the bulk stream
+  for (const size_t count : {size_t{10}, kExactChunk, 20 * kExactChunk}) {  // 20: of the bulk stream
     for (size_t change = 0; change < changes.size(); ++change) {
-      Cluster cluster(native_cluster(1, 1, kTwoStreams));
+      Cluster cluster(exact_cluster(1, 1, kTwoStreams));
       std::vector<std::vector<int32_t>> tensors(kClusterWorkers, counting(count));
       std::vector<std::shared_ptr<std::vector<Status>>> outcomes;
       for (int w = 0; w < kClusterWorkers; ++w) {
-        Collective c = native_sum(tensors[static_cast<size_t>(w)]);
+        Collective c = exact_sum(tensors[static_cast<size_t>(w)]);
         if (w == 1) changes[change](c);
         outcomes.push_back(cluster.submit(w, c));
       }
@@ -511,32 +511,32 @@ constexpr wire::ChecksumRule kOverRdma{kLoneKey, false};
 
 /// A shard whose card reaches a tensor of three chunks, the last one short, that it has sent.
 struct PlacedSent {
-  explicit PlacedSent(bool keep_results = false, size_t elements = 2 * kNativeChunk + 5)
+  explicit PlacedSent(bool keep_results = false, size_t elements = 2 * kExactChunk + 5)
       : lone(options(keep_results)), tensor(counting(elements)), input(tensor) {
     lone.transport->reachable = {reinterpret_cast<uint8_t*>(tensor.data()), tensor.size() * sizeof(int32_t)};
-    outcome = lone.submit(native_sum(tensor));
+    outcome = lone.submit(exact_sum(tensor));
     frames = lone.step();
   }
   static LoneOptions options(bool keep_results) {
-    LoneOptions options = native_session();
+    LoneOptions options = exact_session();
     options.carrier = Carrier::kRdma;
     options.keep_results = keep_results;
     return options;
   }
   const uint8_t* at(size_t element) const { return reinterpret_cast<const uint8_t*>(tensor.data() + element); }
   static Bytes result(const Bytes& contribution, uint8_t flags, const Bytes& elements = {}) {
-    wire::NativeHeader header = native_result_header(contribution);
+    wire::ExactHeader header = exact_result_header(contribution);
     header.flags = flags;
-    Bytes frame(wire::kNativeHeaderBytes);
+    Bytes frame(wire::kExactHeaderBytes);
     frame.insert(frame.end(), elements.begin(), elements.end());
-    wire::seal_native(header, kOverRdma, frame.data(), elements.size());
+    wire::seal_exact(header, kOverRdma, frame.data(), elements.size());
     return frame;
   }
   /// By frames, all that is open.
   void answer() {
     for (const Bytes& frame : frames) {
-      wire::NativePacket packet;
-      ASSERT_EQ(wire::parse_native(frame.data(), frame.size(), wire::Kind::kNativeContribution, &packet),
+      wire::ExactPacket packet;
+      ASSERT_EQ(wire::parse_exact(frame.data(), frame.size(), wire::Kind::kExactContribution, &packet),
                 wire::ParseError::kNone);
       lone.deliver({result(frame, 0, {packet.elements, packet.elements + packet.bytes})});
     }
@@ -551,42 +551,42 @@ struct PlacedSent {
 TEST(ShardInPlace, ElementsAreSentFromTheTensorAndItIsTheTarget) {  // [RDMA-5, RDMA-6]
   PlacedSent sent;
   ASSERT_EQ(sent.frames.size(), 3U);
-  EXPECT_EQ(sent.lone.transport->in_place, (std::vector<const uint8_t*>{sent.at(0), sent.at(kNativeChunk)}));
+  EXPECT_EQ(sent.lone.transport->in_place, (std::vector<const uint8_t*>{sent.at(0), sent.at(kExactChunk)}));
   for (size_t i = 0; i < 3; ++i) {
-    wire::NativePacket packet;
+    wire::ExactPacket packet;
     const Bytes& frame = sent.frames[i];
-    ASSERT_EQ(wire::parse_native(frame.data(), frame.size(), wire::Kind::kNativeContribution, &packet),
+    ASSERT_EQ(wire::parse_exact(frame.data(), frame.size(), wire::Kind::kExactContribution, &packet),
               wire::ParseError::kNone);
-    EXPECT_TRUE(wire::native_intact(frame.data(), frame.size(), kOverRdma));
-    EXPECT_EQ(std::memcmp(packet.elements, sent.at(i * kNativeChunk), packet.bytes), 0);
+    EXPECT_TRUE(wire::exact_intact(frame.data(), frame.size(), kOverRdma));
+    EXPECT_EQ(std::memcmp(packet.elements, sent.at(i * kExactChunk), packet.bytes), 0);
     ASSERT_EQ(packet.target.has_value(), i < 2) << "short ones travel as they do elsewhere";
     if (i == 2) continue;
-    EXPECT_EQ(packet.target->address, reinterpret_cast<uintptr_t>(sent.at(i * kNativeChunk)));
+    EXPECT_EQ(packet.target->address, reinterpret_cast<uintptr_t>(sent.at(i * kExactChunk)));
     EXPECT_EQ(packet.target->key, 77U);
-    EXPECT_EQ(packet.target->bytes, kNativeChunk * sizeof(int32_t));
+    EXPECT_EQ(packet.target->bytes, kExactChunk * sizeof(int32_t));
   }
 }
 
 TEST(ShardInPlace, AResultIsThereOrInTheFrame) {  // [RDMA-7]
   PlacedSent sent;
-  std::fill(sent.tensor.begin(), sent.tensor.begin() + kNativeChunk, 42);  // as a switch does
+  std::fill(sent.tensor.begin(), sent.tensor.begin() + kExactChunk, 42);  // as a switch does
   sent.lone.deliver({PlacedSent::result(sent.frames[0], wire::kFlagTarget)});
-  sent.lone.deliver({PlacedSent::result(sent.frames[1], 0, Bytes(kNativeChunk * sizeof(int32_t), 1))});
+  sent.lone.deliver({PlacedSent::result(sent.frames[1], 0, Bytes(kExactChunk * sizeof(int32_t), 1))});
   EXPECT_TRUE(sent.outcome->empty());
   sent.lone.deliver({PlacedSent::result(sent.frames[2], 0, Bytes(5 * sizeof(int32_t), 2))});
   ASSERT_EQ(sent.outcome->size(), 1U);
   EXPECT_TRUE(sent.outcome->front().ok());
   for (size_t i = 0; i < sent.tensor.size(); ++i) {
-    ASSERT_EQ(sent.tensor[i], i < kNativeChunk ? 42 : i < 2 * kNativeChunk ? 0x01010101 : 0x02020202) << i;
+    ASSERT_EQ(sent.tensor[i], i < kExactChunk ? 42 : i < 2 * kExactChunk ? 0x01010101 : 0x02020202) << i;
   }
 }
 
-TEST(ShardInPlace, OnlyWhoHasNamedATargetTakesAResultWithoutElements) {  // [RDMA-7, NRES-2]
+TEST(ShardInPlace, OnlyWhoHasNamedATargetTakesAResultWithoutElements) {  // [RDMA-7, ERES-2]
   PlacedSent sent;
   const uint64_t before = sent.lone.counters().results_malformed.get();
   sent.lone.deliver({PlacedSent::result(sent.frames[2], wire::kFlagTarget)});
   sent.lone.deliver({PlacedSent::result(sent.frames[0], 0)});
-  sent.lone.deliver({PlacedSent::result(sent.frames[0], wire::kFlagTarget, Bytes(kNativeChunk * 4, 1))});
+  sent.lone.deliver({PlacedSent::result(sent.frames[0], wire::kFlagTarget, Bytes(kExactChunk * 4, 1))});
   EXPECT_EQ(sent.lone.counters().results_malformed.get(), before + 3);
   sent.answer();
   ASSERT_EQ(sent.outcome->size(), 1U);
@@ -599,12 +599,12 @@ TEST(ShardInPlace, ARepeatIsCopiedAndNamesNoTarget) {  // [RDMA-8]
   sent.lone.transport->in_place.clear();
   size_t repeats = 0;
   for (const Bytes& frame : sent.lone.pass(milliseconds(200))) {
-    wire::NativePacket packet;
-    ASSERT_EQ(wire::parse_native(frame.data(), frame.size(), wire::Kind::kNativeContribution, &packet),
+    wire::ExactPacket packet;
+    ASSERT_EQ(wire::parse_exact(frame.data(), frame.size(), wire::Kind::kExactContribution, &packet),
               wire::ParseError::kNone);
-    EXPECT_TRUE(wire::native_intact(frame.data(), frame.size(), kOverRdma));
+    EXPECT_TRUE(wire::exact_intact(frame.data(), frame.size(), kOverRdma));
     EXPECT_EQ(packet.header.flags, wire::kFlagRepeat);
-    EXPECT_EQ(std::memcmp(packet.elements, sent.at(packet.header.slot * kNativeChunk), packet.bytes), 0);
+    EXPECT_EQ(std::memcmp(packet.elements, sent.at(packet.header.slot * kExactChunk), packet.bytes), 0);
     ++repeats;
   }
   EXPECT_TRUE(sent.lone.transport->in_place.empty());
@@ -617,13 +617,13 @@ TEST(ShardInPlace, ARepeatIsCopiedAndNamesNoTarget) {  // [RDMA-8]
 TEST(ShardInPlace, NotWhereResultsAreKept) {
   PlacedSent sent(true);
   EXPECT_TRUE(sent.lone.transport->in_place.empty());
-  for (const Bytes& frame : sent.frames) EXPECT_EQ(native_header_of(frame).flags, 0);
+  for (const Bytes& frame : sent.frames) EXPECT_EQ(exact_header_of(frame).flags, 0);
 }
 
 TEST(ShardInPlace, NotWhatACardDoesNotReach) {
   LoneShard lone(PlacedSent::options(false));
-  std::vector<int32_t> tensor = counting(2 * kNativeChunk);
-  lone.submit(native_sum(tensor));
+  std::vector<int32_t> tensor = counting(2 * kExactChunk);
+  lone.submit(exact_sum(tensor));
   EXPECT_EQ(lone.step().size(), 2U);
   EXPECT_TRUE(lone.transport->in_place.empty());
 }

@@ -111,7 +111,7 @@ std::vector<std::shared_ptr<Shard>> shards_of_one_link(const Notes& notes, const
     EngineOptions options;
     options.session.lease = leases[i];
     options.session.workers = 2;
-    options.session.native = true;
+    options.session.exact = true;
     options.session.switch_endpoint = switches[i];
     shards.push_back(std::make_shared<Shard>(0, options, std::move(links[i]), monotonic_now(), [](const Status&) {}));
   }

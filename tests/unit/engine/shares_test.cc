@@ -16,11 +16,11 @@ namespace {
 constexpr size_t kPayload = 256;
 constexpr size_t kChunk = kPayload / sizeof(float);  // elements
 
-std::vector<SessionParameters> sessions_of(const std::vector<uint32_t>& weights, bool native = true) {
+std::vector<SessionParameters> sessions_of(const std::vector<uint32_t>& weights, bool exact = true) {
   std::vector<SessionParameters> sessions;
   for (const uint32_t weight : weights) {
     SessionParameters session;
-    session.native = native;
+    session.exact = exact;
     session.payload_bytes = kPayload;
     session.weight = weight;
     sessions.push_back(session);
@@ -210,7 +210,7 @@ TEST(Shares, ChunksAreAsSmallAsMakesManyForEachShard) {  // [NCHUNK-1, NCHUNK-2,
   EXPECT_EQ(shares.chunk_bytes(sum_of(1 << 15, StreamChoice::kShort)), 63U * 1024) << "as few as its lane has slots";
   EXPECT_EQ(Shares(sessions_of({1, 1}), 1).chunk_bytes(sum_of(1 << 20)), kPayload) << "not where they may not";
   std::vector<SessionParameters> integers = sessions_with_small_chunks(1);
-  integers[0].native = false;
+  integers[0].exact = false;
   EXPECT_EQ(Shares(integers, 1).chunk_bytes(sum_of(1 << 20)), 63U * 1024) << "whose blocks depend on the payload";
 }
 

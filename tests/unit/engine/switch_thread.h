@@ -111,7 +111,7 @@ inline SessionParameters open_session(Transport& transport, const Endpoint& at, 
   session.session_key = opened.open.session_key;
   session.slots = opened.open.slots;
   session.payload_bytes = opened.open.payload;
-  session.native = (opened.open.flags & wire::kOpenNative) != 0;
+  session.exact = (opened.open.flags & wire::kOpenExact) != 0;
   session.workers = open.workers;
   session.shards = open.shards;
   session.switch_endpoint = at;

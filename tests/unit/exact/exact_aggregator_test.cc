@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "softswitch/native.h"
+#include "softswitch/exact.h"
 
 namespace switchml::softswitch {
 namespace {
@@ -18,13 +18,13 @@ class ExactAggregatorTest : public ::testing::Test {
   ExactAggregatorTest() : store_(SlotStore::create(1, 1024, kMembers)) {}
 
   /// All contributions in order, as the switch hands them on, then the result.
-  NativeResult aggregate(const std::vector<NativePart>& parts) {
+  ExactResult aggregate(const std::vector<ExactPart>& parts) {
     Arrival arrival;
     std::vector<uint8_t> bytes;
     SlotUse& use = store_->use(0, parts[0].seq);
     use.restart();
     for (size_t i = 0; i < parts.size(); ++i) {
-      bytes = native_frame(parts[i], 9, 77, {kKey});
+      bytes = exact_frame(parts[i], 9, 77, {kKey});
       EXPECT_EQ(aggregator_.parse(bytes.data(), bytes.size(), false, &arrival), wire::ParseError::kNone);
       use.contributed.insert(arrival.worker);
       aggregator_.add(arrival, i == 0, &use, store_.get());
@@ -34,7 +34,7 @@ class ExactAggregatorTest : public ::testing::Test {
     EXPECT_TRUE(use.complete);
     const uint8_t* payload = store_->payload(0, parts[0].seq);
     const SwitchFrame frame = aggregator_.repeated_frame(use, payload, arrival.worker, bytes.size(), false);
-    return native_result_of({frame.data, frame.data + frame.size}, {kKey});
+    return exact_result_of({frame.data, frame.data + frame.size}, {kKey});
   }
 
   const ExactAggregator aggregator_;
@@ -50,13 +50,13 @@ TEST_F(ExactAggregatorTest, SumsAreExactAndRoundedOnce) {
   EXPECT_TRUE(std::signbit(result.as<float>()[2]));
 }
 
-TEST_F(ExactAggregatorTest, TheHeaderIsThatOfTheContributions) {  // [NATIVE-19]
-  NativePart a = floats(2, {3}, 6);
-  NativePart b = floats(1, {4}, 6);
+TEST_F(ExactAggregatorTest, TheHeaderIsThatOfTheContributions) {  // [EXACT-19]
+  ExactPart a = floats(2, {3}, 6);
+  ExactPart b = floats(1, {4}, 6);
   a.divisor = b.divisor = 2;
   a.call = b.call = 0xfeedbeef;
   b.flags = wire::kFlagRepeat | 0xc0;
-  const NativeResult result = aggregate({a, b});
+  const ExactResult result = aggregate({a, b});
   EXPECT_EQ(result.header.job, 9);
   EXPECT_EQ(result.header.epoch, 77U);
   EXPECT_EQ(result.header.slot, 0);
@@ -78,11 +78,11 @@ TEST_F(ExactAggregatorTest, ContributionsWithoutElementsTakeNoPart) {
 }
 
 TEST_F(ExactAggregatorTest, WhoWantsNoneGetsTheHeader) {
-  NativePart without = floats(0, {1, 2});
+  ExactPart without = floats(0, {1, 2});
   without.flags = wire::kFlagNoElements;
-  const NativeResult whole = aggregate({without, floats(1, {5, 6})});
+  const ExactResult whole = aggregate({without, floats(1, {5, 6})});
   EXPECT_EQ(whole.as<float>(), (Floats{6, 8}));
-  const NativeResult header = aggregate({floats(1, {5, 6}), without});
+  const ExactResult header = aggregate({floats(1, {5, 6}), without});
   EXPECT_TRUE(header.elements.empty());
   EXPECT_EQ(header.header.flags, 0);
   EXPECT_EQ(header.header.call, whole.header.call);
@@ -90,16 +90,16 @@ TEST_F(ExactAggregatorTest, WhoWantsNoneGetsTheHeader) {
 
 // A minimum of what one alone has is it: no 0 takes the place of those who have nothing.
 TEST_F(ExactAggregatorTest, ASingleContributionStillBecomesAResult) {
-  NativePart nans;
+  ExactPart nans;
   nans.type = ElementType::kFloat64;
   nans.operation = ReduceOp::kMin;
   nans.elements = bytes_of<uint64_t>({0xfff0000000000001, 0x4000000000000000});
-  NativePart nothing = nans;
+  ExactPart nothing = nans;
   nothing.worker = 1;
   nothing.elements = {};
   EXPECT_EQ(aggregate({nans, nothing}).as<uint64_t>(), (std::vector<uint64_t>{0x7ff8000000000000, 0x4000000000000000}))
       << "the quiet NaN with no other bit";
-  NativePart bools = nothing;
+  ExactPart bools = nothing;
   bools.type = ElementType::kBool;
   bools.operation = ReduceOp::kXor;
   bools.elements = {0, 1, 2, 255};
@@ -110,10 +110,10 @@ TEST_F(ExactAggregatorTest, ASingleContributionStillBecomesAResult) {
 }
 
 TEST_F(ExactAggregatorTest, TheOrderOfArrivalDoesNotShow) {
-  std::vector<NativePart> parts;
+  std::vector<ExactPart> parts;
   const double factors[] = {1 + 0x1p-52, 1 - 0x1p-53, 3.0, 1e300};
   for (int worker = 0; worker < kMembers; ++worker) {
-    NativePart part;
+    ExactPart part;
     part.worker = static_cast<uint8_t>(worker);
     part.type = ElementType::kFloat64;
     part.operation = ReduceOp::kProduct;
@@ -123,7 +123,7 @@ TEST_F(ExactAggregatorTest, TheOrderOfArrivalDoesNotShow) {
   const double expected = ((factors[0] * factors[1]) * factors[2]) * factors[3];
   std::vector<int> order{0, 1, 2, 3};
   do {
-    std::vector<NativePart> arriving;
+    std::vector<ExactPart> arriving;
     for (const int worker : order) arriving.push_back(parts[static_cast<size_t>(worker)]);
     EXPECT_EQ(aggregate(arriving).as<double>(), std::vector<double>{expected});
   } while (std::next_permutation(order.begin(), order.end()));
@@ -131,22 +131,22 @@ TEST_F(ExactAggregatorTest, TheOrderOfArrivalDoesNotShow) {
 
 struct Difference {
   const char* name;
-  void (*make)(NativePart* part);
+  void (*make)(ExactPart* part);
 };
 constexpr Difference kDifferences[] = {
-    {"type", [](NativePart* p) { p->type = ElementType::kInt32; }},
-    {"operation", [](NativePart* p) { p->operation = ReduceOp::kMax; }},
-    {"divisor", [](NativePart* p) { p->divisor = 3; }},
-    {"call", [](NativePart* p) { ++p->call; }},
-    {"length", [](NativePart* p) { p->elements.resize(12); }},
+    {"type", [](ExactPart* p) { p->type = ElementType::kInt32; }},
+    {"operation", [](ExactPart* p) { p->operation = ReduceOp::kMax; }},
+    {"divisor", [](ExactPart* p) { p->divisor = 3; }},
+    {"call", [](ExactPart* p) { ++p->call; }},
+    {"length", [](ExactPart* p) { p->elements.resize(12); }},
 };
 
 TEST_F(ExactAggregatorTest, WhatDisagreesHasTheFirstOnesFieldsAndNoElements) {
   for (const Difference& difference : kDifferences) {
     for (size_t place = 0; place < 3; ++place) {
-      std::vector<NativePart> parts{floats(2, {1, 2}), floats(0, {3, 4}), floats(1, {5, 6})};
+      std::vector<ExactPart> parts{floats(2, {1, 2}), floats(0, {3, 4}), floats(1, {5, 6})};
       difference.make(&parts[place]);
-      const NativeResult result = aggregate(parts);
+      const ExactResult result = aggregate(parts);
       SCOPED_TRACE(std::string(difference.name) + " of the one that comes as number " + std::to_string(place));
       EXPECT_EQ(result.header.flags, wire::kFlagDisagree);
       EXPECT_TRUE(result.elements.empty());
@@ -160,7 +160,7 @@ TEST_F(ExactAggregatorTest, WhatDisagreesHasTheFirstOnesFieldsAndNoElements) {
 
 TEST_F(ExactAggregatorTest, WhoHasNoElementsMayDisagreeToo) {
   for (const Difference& difference : kDifferences) {
-    std::vector<NativePart> parts{floats(0, {1, 2}), floats(1, {})};
+    std::vector<ExactPart> parts{floats(0, {1, 2}), floats(1, {})};
     if (std::string(difference.name) == "length") continue;
     difference.make(&parts[1]);
     EXPECT_TRUE(aggregate(parts).disagree()) << difference.name;
@@ -168,10 +168,10 @@ TEST_F(ExactAggregatorTest, WhoHasNoElementsMayDisagreeToo) {
 }
 
 TEST_F(ExactAggregatorTest, NothingOfTheUseBeforeRemains) {
-  std::vector<NativePart> parts{floats(0, {1, 2, 3}), floats(1, {1, 2, 3}), floats(2, {1, 2, 3})};
+  std::vector<ExactPart> parts{floats(0, {1, 2, 3}), floats(1, {1, 2, 3}), floats(2, {1, 2, 3})};
   ++parts[1].call;
   EXPECT_TRUE(aggregate(parts).disagree());
-  const NativeResult result = aggregate({floats(0, {}), floats(1, {7}), floats(2, {})});
+  const ExactResult result = aggregate({floats(0, {}), floats(1, {7}), floats(2, {})});
   EXPECT_EQ(result.header.flags, 0);
   EXPECT_EQ(result.as<float>(), Floats{7}) << "the contributions to the use before lie where they lay";
 }

@@ -38,7 +38,7 @@ TEST(ExactCodec, OnlyASumOfFloatsIsDivided) {
 }
 
 // Rounded to their type, and not divided: the aggregator does that, once.
-TEST(ExactCodec, AHostSendsWhatItsRanksMakeTogether) {  // [NLANE-7]
+TEST(ExactCodec, AHostSendsWhatItsRanksMakeTogether) {  // [ELANE-7]
   const std::array<std::vector<float>, 3> ranks = {{{9, 1e8F, 1, 3}, {9, 1, 0x1p-30F, 3}, {9, -1e8F, 0, 3}}};
   Collective c;
   c.count = 4;
@@ -56,7 +56,7 @@ TEST(ExactCodec, AHostSendsWhatItsRanksMakeTogether) {  // [NLANE-7]
   EXPECT_EQ(sent(), (std::vector<float>{-1e16F, 0, 27}));
 }
 
-// The sum of three is beyond float16, the mean of all is not. [NLANE-8]
+// The sum of three is beyond float16, the mean of all is not. [ELANE-8]
 TEST(ExactCodec, AMeanOfFloat16IsDividedBeforeTheSumOfAHostIsRounded) {
   const uint16_t value = 0x7753;  // 30000 as float16
   Collective c;
@@ -74,7 +74,7 @@ TEST(ExactCodec, AMeanOfFloat16IsDividedBeforeTheSumOfAHostIsRounded) {
   EXPECT_EQ(ExactCodec(c, 0, 2).divisor(), 6);
 }
 
-TEST(ExactCodec, AMeanOfFloat16IsDividedByEachWorkerOfATree) {  // [NTREE-6]
+TEST(ExactCodec, AMeanOfFloat16IsDividedByEachWorkerOfATree) {  // [ETREE-6]
   const uint16_t six = 0x4600, two = 0x4000;
   std::vector<uint16_t> tensor = {six};
   Collective c = in_place(ReduceOp::kSum, ElementType::kFloat16, tensor);

@@ -28,7 +28,7 @@ struct Group {
     lost.slots = 64;
     lost.payload_bytes = 1024;
     lost.workers = size;
-    lost.native = true;
+    lost.exact = true;
     config.shards = 2;
   }
   std::vector<Status> start() {

@@ -18,7 +18,7 @@ namespace switchml {
 namespace {
 
 constexpr size_t kHeader = wire::kHeaderBytes;
-constexpr size_t kLongestHeader = wire::kNativeHeaderBytes;
+constexpr size_t kLongestHeader = wire::kExactHeaderBytes;
 
 /// A link to the switch that carries only so much each way, and loses frames that it could carry.
 class NarrowLink : public Transport {
@@ -86,9 +86,9 @@ using Path = NarrowLink::Path;
 /// Ranks, each behind a link of its own, in a session of a switch on loopback.
 class Ranks {
  public:
-  static Ranks native(const std::vector<Path>& paths, int slots = 0) { return Ranks(paths, 8192, {}, slots, true); }
+  static Ranks exact(const std::vector<Path>& paths, int slots = 0) { return Ranks(paths, 8192, {}, slots, true); }
   explicit Ranks(const std::vector<Path>& paths, size_t payload = 8192, ServerOptions options = {}, int slots = 0,
-                 bool native = false)
+                 bool exact = false)
       : server_(start_switch(options)) {
     session_.switch_endpoint = server_->local();
     session_.switch_name = to_string(server_->local());
@@ -103,13 +103,13 @@ class Ranks {
     asked.shards = 1;
     asked.slots = static_cast<uint16_t>(slots);
     asked.payload = static_cast<uint32_t>(payload);
-    asked.flags = native ? wire::kOpenNative : uint16_t{0};
+    asked.flags = exact ? wire::kOpenExact : uint16_t{0};
     auto granted = ControlClient(*opener.value(), server_->local(), "switch").open(asked, soon());
     EXPECT_TRUE(granted.ok()) << granted.status().to_string();
     Blob blob;
     write_grant(granted.value(), &blob);
     EXPECT_TRUE(read_grant(blob, &session_).ok());
-    EXPECT_EQ(session_.native, native);
+    EXPECT_EQ(session_.exact, exact);
   }
 
   /// What each rank finds. All but `absent` take part.
@@ -217,19 +217,19 @@ TEST(PathCheck, PacketsMustNotPassInFragments) {  // [PATH-6]
   ranks.expect(1408);
 }
 
-TEST(PathCheck, ANativeSessionHasTheLongerHeader) {  // [PATH-5]
-  Ranks wide = Ranks::native(std::vector<Path>(3));
+TEST(PathCheck, AExactSessionHasTheLongerHeader) {  // [PATH-5]
+  Ranks wide = Ranks::exact(std::vector<Path>(3));
   wide.expect(8192);
-  for (const auto& link : wide.links) EXPECT_EQ(link->longest, wire::kNativeHeaderBytes + 8192);
+  for (const auto& link : wide.links) EXPECT_EQ(link->longest, wire::kExactHeaderBytes + 8192);
   for (const auto& [frame, carries] :
        {std::pair{1472, 1408}, {1408 + 24, 1408}, {1408 + 23, 1280}, {1024 + 24, 1024}, {1024 + 23, 512}}) {
-    Ranks narrow = Ranks::native({{}, {static_cast<size_t>(frame), SIZE_MAX}, {}});
+    Ranks narrow = Ranks::exact({{}, {static_cast<size_t>(frame), SIZE_MAX}, {}});
     narrow.expect(static_cast<size_t>(carries));
   }
   Path lossy;
   lossy.losses = 3;
-  Ranks::native({lossy, {}, lossy}).expect(8192);
-  Ranks::native({{1472, 1472}, {}}, 4).expect(1408);
+  Ranks::exact({lossy, {}, lossy}).expect(8192);
+  Ranks::exact({{1472, 1472}, {}}, 4).expect(1408);
 }
 
 TEST(PathCheck, LostPacketsDoNotMakeThePathNarrow) {  // [PATH-7, PATH-8]

@@ -28,31 +28,31 @@ TEST(ChunksOnPath, AreWhatARoundTripHasRoomFor) {
   EXPECT_EQ(chunks_on_path(milliseconds(10), milliseconds(9), 100), kMostChunksOnPath);
 }
 
-SessionParameters granted(int slots, int shards, size_t payload, bool native = false) {
+SessionParameters granted(int slots, int shards, size_t payload, bool exact = false) {
   SessionParameters session;
-  session.native = native;
+  session.exact = exact;
   session.slots = slots;
   session.shards = shards;
   session.payload_bytes = payload;
   return session;
 }
 
-size_t bulk_slots(int slots, int shards, bool native) {
-  return static_cast<size_t>(shards * LaneSlots::of(slots / shards, native).bulk_data);
+size_t bulk_slots(int slots, int shards, bool exact) {
+  return static_cast<size_t>(shards * LaneSlots::of(slots / shards, exact).bulk_data);
 }
 
-void expect_as_many_as_keep_the_path_full(bool native) {
+void expect_as_many_as_keep_the_path_full(bool exact) {
   for (const int shards : {1, 2, 3}) {
-    const SessionParameters session = granted(128 / shards * shards, shards, 1024, native);
+    const SessionParameters session = granted(128 / shards * shards, shards, 1024, exact);
     for (size_t chunks = 1; chunks < 620; chunks += 7) {
       const int slots = slots_for(chunks, UINT64_MAX, session);
       EXPECT_EQ(slots % shards, 0);
       EXPECT_GE(slots, session.slots);
       if (LaneSlots::of(slots / shards).has_bulk()) {
-        EXPECT_GE(bulk_slots(slots, shards, native), chunks + chunks / 4);
+        EXPECT_GE(bulk_slots(slots, shards, exact), chunks + chunks / 4);
       }
       if (slots > session.slots) {
-        EXPECT_LT(bulk_slots(slots - shards, shards, native), chunks + chunks / 4) << "and no more";
+        EXPECT_LT(bulk_slots(slots - shards, shards, exact), chunks + chunks / 4) << "and no more";
       }
     }
   }
@@ -80,9 +80,9 @@ TEST(SlotsFor, NoMoreThanASocketQueues) {  // [RATE-5]
   EXPECT_EQ(slots_for(kMostChunksOnPath, 300 * result - 1, granted(128, 1, 1024)), 299);
   EXPECT_EQ(slots_for(kMostChunksOnPath, 300 * result, granted(128, 2, 1024)), 600) << "each shard has a socket";
   EXPECT_EQ(slots_for(kMostChunksOnPath, 10 * result, granted(128, 1, 1024)), 128) << "as granted";
-  const uint64_t native = 2 * (1024 + wire::kNativeHeaderBytes);
-  EXPECT_EQ(slots_for(kMostChunksOnPath, 300 * native, granted(128, 1, 1024, true)), 300);
-  EXPECT_EQ(slots_for(kMostChunksOnPath, 300 * native - 1, granted(128, 1, 1024, true)), 299);
+  const uint64_t exact = 2 * (1024 + wire::kExactHeaderBytes);
+  EXPECT_EQ(slots_for(kMostChunksOnPath, 300 * exact, granted(128, 1, 1024, true)), 300);
+  EXPECT_EQ(slots_for(kMostChunksOnPath, 300 * exact - 1, granted(128, 1, 1024, true)), 299);
 }
 
 // ---- from packets ----
@@ -134,7 +134,7 @@ class LongLink : public Transport {
     while (const size_t count = below_->receive(frames, kBurst)) {
       const Time now = monotonic_now();
       for (size_t i = 0; i < count; ++i) {
-        const bool has_words = frames[i].size > wire::kNativeHeaderBytes;
+        const bool has_words = frames[i].size > wire::kExactHeaderBytes;
         if (has_words && path_.losses > 0) {
           --path_.losses;
           continue;
@@ -159,7 +159,7 @@ Time soon() { return monotonic_now() + seconds(5); }
 
 /// What each of the ranks, each behind a link of its own, finds in a session of a switch on loopback.
 std::vector<Result<PathSpeed>> chunks_of(const std::vector<Path>& paths, int slots = 128, int absent = -1,
-                                         Duration limit = seconds(10), bool native = false) {
+                                         Duration limit = seconds(10), bool exact = false) {
   auto server = start_switch({});
   SessionParameters session;
   session.switch_endpoint = server->local();
@@ -172,13 +172,13 @@ std::vector<Result<PathSpeed>> chunks_of(const std::vector<Path>& paths, int slo
   asked.shards = 1;
   asked.slots = static_cast<uint16_t>(slots);
   asked.payload = 1024;
-  asked.flags = native ? wire::kOpenNative : uint16_t{0};
+  asked.flags = exact ? wire::kOpenExact : uint16_t{0};
   auto grant = ControlClient(*opener.value(), server->local(), "switch").open(asked, soon());
   EXPECT_TRUE(grant.ok()) << grant.status().to_string();
   Blob blob;
   write_grant(grant.value(), &blob);
   EXPECT_TRUE(read_grant(blob, &session).ok());
-  EXPECT_EQ(session.native, native);
+  EXPECT_EQ(session.exact, exact);
 
   std::vector<std::optional<Result<PathSpeed>>> found(paths.size());
   std::atomic<size_t> joined{0};
@@ -201,9 +201,9 @@ std::vector<Result<PathSpeed>> chunks_of(const std::vector<Path>& paths, int slo
 
 // How late a busy machine lets a rank run is in the times: it makes a path seem slower, and seldom longer.
 TEST(PathSpeed, ALongPathThatIsFastHasRoomForMany) {
-  for (const bool native : {false, true}) {
+  for (const bool exact : {false, true}) {
     const std::vector<Path> paths(2, {milliseconds(50), {}, 0});
-    for (const auto& chunks : chunks_of(paths, 128, -1, seconds(10), native)) {
+    for (const auto& chunks : chunks_of(paths, 128, -1, seconds(10), exact)) {
       ASSERT_TRUE(chunks.ok()) << chunks.status().to_string();
       EXPECT_GT(chunks->chunks, 100U);
     }

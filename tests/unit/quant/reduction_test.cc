@@ -133,7 +133,7 @@ std::vector<std::tuple<int, int>> all_that_there_are() {
   for (int op = 0; op < kReduceOps; ++op) {
     if (op == static_cast<int>(ReduceOp::kBarrier)) continue;
     for (int type = 0; type < kElementTypes; ++type) {
-      if (native_can(static_cast<ReduceOp>(op), static_cast<ElementType>(type))) all.emplace_back(op, type);
+      if (exact_can(static_cast<ReduceOp>(op), static_cast<ElementType>(type))) all.emplace_back(op, type);
     }
   }
   return all;

@@ -54,32 +54,32 @@ TEST(Agreement, SettingsReachTheSwitch) {
   EXPECT_EQ(outcome.ranks[1]->parameters.slots, 12);
 }
 
-TEST(Agreement, SessionsAreNativeWhereSoftwareAddsAndNothingElseIsAskedFor) {
+TEST(Agreement, SessionsAreExactWhereSoftwareAddsAndNothingElseIsAskedFor) {
   ServerOptions chip;
   chip.softswitch.whole_chunks = true;  // as a chip, which adds integers
   const auto software = start_switch();
   const auto hardware = start_switch(chip);
-  const auto is_native = [](const Config& config) {
+  const auto is_exact = [](const Config& config) {
     MapStore store;
     const auto outcome = agree_all(
         2, [&](int) { return config; }, store);
     for (const auto& rank : outcome.ranks) EXPECT_TRUE(rank.ok()) << rank.status().to_string();
     if (!outcome.ranks[0].ok() || !outcome.ranks[1].ok()) return false;
-    EXPECT_EQ(outcome.ranks[0]->parameters.native, outcome.ranks[1]->parameters.native);
-    return outcome.ranks[0]->parameters.native;
+    EXPECT_EQ(outcome.ranks[0]->parameters.exact, outcome.ranks[1]->parameters.exact);
+    return outcome.ranks[0]->parameters.exact;
   };
   Config config = quick_config();
-  EXPECT_TRUE(is_native(config)) << "embedded in a rank";
+  EXPECT_TRUE(is_exact(config)) << "embedded in a rank";
   config.switch_address = to_string(software->local());
-  EXPECT_TRUE(is_native(config));
+  EXPECT_TRUE(is_exact(config));
   config.integers = true;
-  EXPECT_FALSE(is_native(config));
+  EXPECT_FALSE(is_exact(config));
   config.integers = false;
   config.fallback = true;  // hosts go on with the same sums
-  EXPECT_TRUE(is_native(config));
+  EXPECT_TRUE(is_exact(config));
   config.fallback = false;
   config.switch_address = to_string(hardware->local());
-  EXPECT_FALSE(is_native(config));
+  EXPECT_FALSE(is_exact(config));
 }
 
 TEST(Agreement, AStandaloneSwitchServesSeveralGroups) {
@@ -234,7 +234,7 @@ TEST(SeveralNamedSwitches, AreASessionEach) {  // [SHARE-1]
       EXPECT_EQ(sessions[i].switch_name, switches.address((i + 1) % 3));
       EXPECT_EQ(to_string(sessions[i].switch_endpoint), sessions[i].switch_name);
       EXPECT_EQ(sessions[i].weight, i == 0 ? 7U : 1U);
-      EXPECT_TRUE(sessions[i].native);
+      EXPECT_TRUE(sessions[i].exact);
       EXPECT_EQ(sessions[i].worker, sessions[0].worker);
       EXPECT_EQ(sessions[i].secret[1], sessions[0].secret[1]);
     }
@@ -385,7 +385,7 @@ struct FarRanks {
     outcome = agree_each(2, {}, [&](int rank) {
       AlteredStore far(store, rank == 0 ? rank_key("path", 1) : "", [](Blob* path) {
         path->set("leaves_host", 1);
-        path->set("frame_bytes", 1024 + wire::kNativeHeaderBytes);
+        path->set("frame_bytes", 1024 + wire::kExactHeaderBytes);
       });
       const auto fast = [](Blob* speed) { speed->set("chunks", 500); };
       AlteredStore one(far, rank == 0 ? rank_key("speed", 1) : "", fast);
@@ -412,9 +412,9 @@ struct FarRanks {
   Outcome outcome;
 };
 
-SessionParameters preset(bool native) {
+SessionParameters preset(bool exact) {
   SessionParameters session;
-  session.native = native;
+  session.exact = exact;
   session.slots = 128;
   return session;
 }
@@ -424,7 +424,7 @@ TEST(Agreement, PathsThatHoldMoreGetMoreSlots) {  // [RATE-1, RATE-6]
     const FarRanks ranks(10000, 0, integers);
     if (ranks.server->limits().receive_buffer_bytes < 16 << 20) GTEST_SKIP() << "the kernel gives sockets small queues";
     EXPECT_EQ(ranks.slots(), slots_for(500, UINT64_MAX, preset(!integers)));
-    EXPECT_EQ(ranks.outcome.ranks[1]->parameters.native, !integers);
+    EXPECT_EQ(ranks.outcome.ranks[1]->parameters.exact, !integers);
     EXPECT_EQ(ranks.opened(), 2U);
     EXPECT_EQ(ranks.closed(), 1U);
   }
@@ -540,7 +540,7 @@ TEST(Agreement, SwitchesOfAControllerMayAddElements) {
   const auto outcome = agree_at_tree(controlled_config());
   for (const auto& rank : outcome.ranks) {
     ASSERT_TRUE(rank.ok()) << rank.status().to_string();
-    EXPECT_TRUE(rank->parameters.native);
+    EXPECT_TRUE(rank->parameters.exact);
     EXPECT_TRUE(rank->parameters.tree);
   }
 }

@@ -136,12 +136,12 @@ TEST(Hosts, HaveTheBitsOfRanksThatSendByThemselves) {  // [HOST-2, HOST-3]
 }
 
 // A host rounds what its ranks add, and the switch once more: where nothing is to be rounded there is no difference.
-TEST(Hosts, InANativeSessionSumsAreExactWhereTheyCanBe) {
+TEST(Hosts, InAExactSessionSumsAreExactWhereTheyCanBe) {
   for (const char* hosts : {"aabbb", "abab"}) {
     const size_t ranks = std::string(hosts).size();
     Cluster cluster(hosts, with_two_streams());
     ASSERT_TRUE(cluster.complete());
-    EXPECT_TRUE(cluster[0].parameters().native);
+    EXPECT_TRUE(cluster[0].parameters().exact);
     for (const size_t count : {size_t{1}, size_t{257}, size_t{32769}, size_t{300001}}) {
       std::vector<Floats> values(ranks, Floats(count));
       Floats means(count);
@@ -160,7 +160,7 @@ TEST(Hosts, InANativeSessionSumsAreExactWhereTheyCanBe) {
   }
 }
 
-TEST(Hosts, InANativeSessionRanksHaveTheSameBitsEveryTime) {
+TEST(Hosts, InAExactSessionRanksHaveTheSameBitsEveryTime) {
   Cluster cluster("aabbb", with_two_streams());
   ASSERT_TRUE(cluster.complete());
   for (const size_t count : {size_t{257}, size_t{32769}}) {

@@ -238,7 +238,7 @@ TEST(PairedSession, WantsASwitchThatIsNamed) {
 
 TEST(PairedSession, HostsThatCannotAddFailTheOpeningOfAllRanks) {
   PairOf pair("ab");
-  const auto outcomes = pair.open("native/switchml/aggregator/0", [](Blob* blob) { blob->set("address", "nowhere"); });
+  const auto outcomes = pair.open("exact/switchml/aggregator/0", [](Blob* blob) { blob->set("address", "nowhere"); });
   for (const Status& outcome : outcomes) {
     ASSERT_FALSE(outcome.ok());
     EXPECT_TRUE(contains(outcome, "the ranks' hosts cannot add what the switch cannot: ")) << outcome.to_string();

@@ -400,7 +400,7 @@ void expect_part_of_each_host(const Outcome& outcome, const std::string& hosts) 
       const SessionParameters& session = sessions[host];
       const SessionParameters of_leader = leaders[host]->sessions()[host];
       EXPECT_EQ(session.switch_endpoint, leaders[host]->embedded->local());
-      EXPECT_TRUE(session.native);
+      EXPECT_TRUE(session.exact);
       EXPECT_EQ(session.weight, 1U);
       EXPECT_EQ(session.job, of_leader.job);
       EXPECT_EQ(session.epoch, of_leader.epoch);

@@ -148,7 +148,7 @@ class FakeUplink final : public Engine {
 /// The ranks of one host, 3, 5, 7 ... in their group, stepped in a seeded order.
 class Host {
  public:
-  Host(int ranks, int owners, size_t payload, uint64_t seed, bool native = false)
+  Host(int ranks, int owners, size_t payload, uint64_t seed, bool exact = false)
       : memory_({ranks, 4, 4096, owners}), random_(seed), uplinks(static_cast<size_t>(owners)) {
     failures.resize(static_cast<size_t>(ranks));
     std::vector<std::vector<int>> names{{0, 1, 2}, {}};  // of another host and of this one
@@ -158,7 +158,7 @@ class Host {
     }
     for (int rank = 0; rank < ranks; ++rank) {
       const auto r = static_cast<size_t>(rank);
-      HostUplink uplink{rank < owners ? &uplinks[r] : nullptr, payload, native, Places(names, 1)};
+      HostUplink uplink{rank < owners ? &uplinks[r] : nullptr, payload, exact, Places(names, 1)};
       local_ranks.push_back(std::make_unique<LocalRank>(
           memory_.board(), rank, [this, r](const Status& status) { failures[r].push_back(status); }, uplink));
     }
@@ -284,8 +284,8 @@ TEST(MemberWithUplink, ChunksOfFloatsEndWithBlocks) {  // [HOST-7]
   }
 }
 
-// Native packets hold elements of their own size, and no blocks.
-TEST(MemberWithUplink, ChunksFillNativePackets) {  // [NLANE-6]
+// Exact packets hold elements of their own size, and no blocks.
+TEST(MemberWithUplink, ChunksFillExactPackets) {  // [ELANE-6]
   const auto first_count = [](ElementType type, size_t payload) {
     Host host(2, 1, payload, 1, true);
     std::vector<std::vector<uint64_t>> tensors(2, std::vector<uint64_t>(5000));

@@ -116,9 +116,9 @@ TEST(ChunkPlan, IndicesBeyond32BitsAreExact) {
   EXPECT_EQ(plan.chunk(0, last).begin + plan.chunk(0, last).count, count);
 }
 
-// ---- native ----
+// ---- exact ----
 
-TEST(NativeChunkPlan, AChunkIsAPayloadOfElements) {  // [NLANE-2]
+TEST(ExactChunkPlan, AChunkIsAPayloadOfElements) {  // [ELANE-2]
   EXPECT_EQ(elements_per_chunk(ElementType::kInt8, 1408, true), 1408U);
   EXPECT_EQ(elements_per_chunk(ElementType::kBFloat16, 1408, true), 704U);
   EXPECT_EQ(elements_per_chunk(ElementType::kFloat32, 1408, true), 352U);
@@ -132,7 +132,7 @@ TEST(NativeChunkPlan, AChunkIsAPayloadOfElements) {  // [NLANE-2]
   }
 }
 
-TEST(NativeChunkPlan, ChunksPartitionTheTensorAndAllButTheLastAreFull) {
+TEST(ExactChunkPlan, ChunksPartitionTheTensorAndAllButTheLastAreFull) {
   for (int type = 0; type < kElementTypes; ++type) {
     const auto element = static_cast<ElementType>(type);
     for (const size_t payload : kPayloads) {

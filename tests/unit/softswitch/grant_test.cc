@@ -54,7 +54,7 @@ TEST(Grant, MemoryBoundsSlotsAndRefusesBelowTheLeast) {  // [OPEN-4]
 
 TEST(Grant, TheReceiveBufferBoundsButNeverRefuses) {  // [OPEN-6]
   GrantLimits limits = wide();
-  limits.receive_buffer_bytes = 20 * 2 * 2 * (1024 + wire::kNativeHeaderBytes);  // 2 workers, twice the bytes, 20 slots
+  limits.receive_buffer_bytes = 20 * 2 * 2 * (1024 + wire::kExactHeaderBytes);  // 2 workers, twice the bytes, 20 slots
   EXPECT_EQ(grant(ask_for(2, 1, 64), limits).slots, 20);
   EXPECT_EQ(grant(ask_for(128, 1, 64), limits).slots, kLeastSlotsPerShard);
   EXPECT_EQ(grant(ask_for(2, 16, 64), limits).slots, 16 * kLeastSlotsPerShard);
@@ -66,7 +66,7 @@ TEST(Grant, TheReceiveBufferBoundsButNeverRefuses) {  // [OPEN-6]
   over_tcp.payload = 63 * 1024;
   limits = wide();
   limits.free_slot_memory_bytes = SIZE_MAX;
-  const size_t frame = 63 * 1024 + wire::kNativeHeaderBytes + 8;
+  const size_t frame = 63 * 1024 + wire::kExactHeaderBytes + 8;
   EXPECT_EQ(static_cast<size_t>(grant(over_tcp, limits).slots), kStreamQueueBytes / frame) << "results of a shard";
   over_tcp.shards = 2;
   EXPECT_EQ(static_cast<size_t>(grant(over_tcp, limits).slots), 2 * (kStreamQueueBytes / frame));
@@ -133,7 +133,7 @@ TEST(Grant, TheLeastOfSeveralSwitchesCounts) {
 TEST(Grant, OnlyTheMembersOfASwitchCountThere) {
   GrantLimits leaf = chip();
   leaf.members = 2;
-  leaf.receive_buffer_bytes = 2 * 2 * 20 * (256 + wire::kNativeHeaderBytes);
+  leaf.receive_buffer_bytes = 2 * 2 * 20 * (256 + wire::kExactHeaderBytes);
   EXPECT_EQ(grant(ask_for(100, 1, 64, 256), leaf).slots, 20);
   leaf.members = 65;
   EXPECT_EQ(grant(ask_for(100, 1, 64, 256), leaf).status, ReplyStatus::kTooManyWorkers);

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "native.h"
+#include "exact.h"
 #include "slots/slot_store.h"
 
 namespace switchml::softswitch {
@@ -91,7 +91,7 @@ class LeafRounds : public Installed, public ::testing::WithParamInterface<bool> 
  protected:
   LeafRounds() {
     InstalledSession leaf = session({4, 5, 70});
-    leaf.native = GetParam();
+    leaf.exact = GetParam();
     leaf.uplink = Uplink{4, endpoint(77)};
     EXPECT_TRUE(bench_.sw.install(leaf, bench_.now).ok());
     for (const int member : {4, 5, 70}) place(member, member);
@@ -103,7 +103,7 @@ class LeafRounds : public Installed, public ::testing::WithParamInterface<bool> 
   }
   std::vector<Sent> contribute(int member, uint32_t seq) { return bench_.put(frame_of(member, seq), endpoint(member)); }
   static std::vector<uint8_t> frame_of(int member, uint32_t seq) {
-    if (GetParam()) return native_frame(floats(member, {1, 2}, seq), 200, 0xabcdef01, {});
+    if (GetParam()) return exact_frame(floats(member, {1, 2}, seq), 200, 0xabcdef01, {});
     Contribution c;
     c.worker = static_cast<uint8_t>(member);
     c.seq = seq;
@@ -128,11 +128,11 @@ class LeafRounds : public Installed, public ::testing::WithParamInterface<bool> 
   std::vector<Sent> answer(uint32_t seq, Ecn ecn = Ecn::kNone) {
     std::vector<uint8_t> frame = up_[0].frame;
     if (GetParam()) {
-      wire::NativeHeader h = wire::read_native_header(frame.data());
-      h.kind = static_cast<uint8_t>(wire::Kind::kNativeResult);
+      wire::ExactHeader h = wire::read_exact_header(frame.data());
+      h.kind = static_cast<uint8_t>(wire::Kind::kExactResult);
       h.worker = kAllWorkers;
       h.seq = seq;
-      wire::seal_native(h, {}, frame.data(), frame.size() - wire::kNativeHeaderBytes);
+      wire::seal_exact(h, {}, frame.data(), frame.size() - wire::kExactHeaderBytes);
     } else {
       wire::Header h = wire::read_header(frame.data());
       h.kind = static_cast<uint8_t>(wire::Kind::kResult);
@@ -147,7 +147,7 @@ class LeafRounds : public Installed, public ::testing::WithParamInterface<bool> 
   std::vector<Sent> up_;  // of the last use
 };
 
-TEST_P(LeafRounds, TheFirstAndTheLastOfThemAskForAll) {  // [TREE-6, NTREE-4]
+TEST_P(LeafRounds, TheFirstAndTheLastOfThemAskForAll) {  // [TREE-6, ETREE-4]
   EXPECT_TRUE(goes_up(5));
   EXPECT_FALSE(goes_up(70));
   EXPECT_TRUE(goes_up(4));
@@ -202,7 +202,7 @@ TEST_P(LeafRounds, AreOfTheirUse) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Sorts, LeafRounds, ::testing::Bool(),
-                         [](const auto& sort) { return sort.param ? "Native" : "Integers"; });
+                         [](const auto& sort) { return sort.param ? "Exact" : "Integers"; });
 
 TEST_F(Installed, HasNoLease) {
   ASSERT_TRUE(bench_.sw.install(session({0}), bench_.now).ok());

@@ -146,7 +146,7 @@ TEST(SharedLink, SessionsAtOneEndpointGetTheResultsOfTheirJobs) {
   const auto peers =
       share_link(std::make_unique<FewBuffers>(&link, 4), {peer_number(5), peer_number(6), peer_number(5)});
   const auto send = [&](size_t peer, uint8_t job) {
-    const Bytes frame = frame_of(wire::Kind::kNativeContribution, job);
+    const Bytes frame = frame_of(wire::Kind::kExactContribution, job);
     const Endpoint to = peer_number(5);
     EXPECT_EQ(
         peers[peer]->send(std::vector<TxFrame>{{frame.data(), static_cast<uint32_t>(frame.size()), &to}}.data(), 1),
@@ -162,12 +162,12 @@ TEST(SharedLink, SessionsAtOneEndpointGetTheResultsOfTheirJobs) {
     return got;
   };
   send(0, 11);
-  arrives(wire::Kind::kNativeResult, 11);
-  arrives(wire::Kind::kNativeResult, 12);
+  arrives(wire::Kind::kExactResult, 11);
+  arrives(wire::Kind::kExactResult, 12);
   EXPECT_EQ(count(0), 1U);
   EXPECT_EQ(count(2), 0U) << "it has sent nothing yet";
   send(2, 12);
-  arrives(wire::Kind::kNativeResult, 12);
+  arrives(wire::Kind::kExactResult, 12);
   arrives(wire::Kind::kReply, 3);
   EXPECT_EQ(count(2), 2U);
   EXPECT_EQ(count(0), 1U) << "a reply is for whoever has asked";

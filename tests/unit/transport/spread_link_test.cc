@@ -54,7 +54,7 @@ class SpreadLink : public ::testing::Test {
 };
 
 TEST_F(SpreadLink, ContributionsGoToTheSwitchOfTheirSlot) {  // [MOVE-6]
-  for (const wire::Kind kind : {wire::Kind::kContribution, wire::Kind::kNativeContribution}) {
+  for (const wire::Kind kind : {wire::Kind::kContribution, wire::Kind::kExactContribution}) {
     for (uint16_t slot = 0; slot < 300; ++slot) {
       send(contribution(slot, kind));
       std::vector<size_t> expected(kSwitches);

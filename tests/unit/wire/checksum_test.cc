@@ -1,5 +1,5 @@
-// The checksum of native packets against values of another implementation: the `xxhash` module of PyPI (4.1.0), by the
-// definition in docs/protocol-native.md,
+// The checksum of exact packets against values of another implementation: the `xxhash` module of PyPI (4.1.0), by the
+// definition in docs/protocol-exact.md,
 //   xxh3_64(elements, seed=xxh3_64(header, seed=session key)) mod 2^32, flag 4 and the checksum 0 in that header.
 #include "wire/checksum.h"
 
@@ -17,10 +17,10 @@ using Bytes = std::vector<uint8_t>;
 
 constexpr uint64_t kKey = 0x0123456789abcdef;
 
-NativeHeader header(uint8_t flags = kFlagDisagree) {
-  NativeHeader h;
+ExactHeader header(uint8_t flags = kFlagDisagree) {
+  ExactHeader h;
   h.version = kVersion;
-  h.kind = static_cast<uint8_t>(Kind::kNativeContribution);
+  h.kind = static_cast<uint8_t>(Kind::kExactContribution);
   h.flags = flags;
   h.job = 9;
   h.worker = 7;
@@ -33,15 +33,15 @@ NativeHeader header(uint8_t flags = kFlagDisagree) {
 }
 
 Bytes sealed(size_t bytes, uint8_t flags = kFlagDisagree, uint64_t key = kKey) {
-  Bytes frame(kNativeHeaderBytes + bytes);
-  for (size_t i = 0; i < bytes; ++i) frame[kNativeHeaderBytes + i] = static_cast<uint8_t>(i * 37 + 11);
-  seal_native(header(flags), {key}, frame.data(), bytes);
+  Bytes frame(kExactHeaderBytes + bytes);
+  for (size_t i = 0; i < bytes; ++i) frame[kExactHeaderBytes + i] = static_cast<uint8_t>(i * 37 + 11);
+  seal_exact(header(flags), {key}, frame.data(), bytes);
   return frame;
 }
 
-bool intact(const Bytes& frame, uint64_t key = kKey) { return native_intact(frame.data(), frame.size(), {key}); }
+bool intact(const Bytes& frame, uint64_t key = kKey) { return exact_intact(frame.data(), frame.size(), {key}); }
 
-TEST(Checksum, IsWhatTheProtocolSays) {  // [NATIVE-10]
+TEST(Checksum, IsWhatTheProtocolSays) {  // [EXACT-10]
   // One for each of XXH3's ways with short, longer and long texts.
   const std::pair<size_t, uint32_t> known[] = {
       {0, 0x23718c70},   {1, 0x7cdd1743},   {3, 0x0701f634},   {8, 0x44bf12c2},    {16, 0x4472c33c},   {24, 0x18b2f57e},
@@ -49,7 +49,7 @@ TEST(Checksum, IsWhatTheProtocolSays) {  // [NATIVE-10]
   for (const auto& [bytes, expected] : known) {
     for (const uint8_t flags : {kFlagDisagree, static_cast<uint8_t>(kFlagDisagree | kFlagRepeat)}) {
       const Bytes frame = sealed(bytes, flags);
-      EXPECT_EQ(read_native_header(frame.data()).checksum, expected) << bytes << " bytes, flags " << int{flags};
+      EXPECT_EQ(read_exact_header(frame.data()).checksum, expected) << bytes << " bytes, flags " << int{flags};
       EXPECT_TRUE(intact(frame)) << bytes;
     }
   }
@@ -71,16 +71,16 @@ TEST(Checksum, OfAControlMessageIsWhatTheProtocolSays) {  // [CTL-8]
 }
 
 TEST(Checksum, SealingWritesTheHeaderThatItIsGiven) {
-  NativeHeader given = header();
+  ExactHeader given = header();
   given.checksum = 0xffffffff;  // must not matter
-  Bytes frame(kNativeHeaderBytes);
-  seal_native(given, {kKey}, frame.data(), 0);
+  Bytes frame(kExactHeaderBytes);
+  seal_exact(given, {kKey}, frame.data(), 0);
   EXPECT_EQ(frame, sealed(0));
-  NativeHeader written = read_native_header(frame.data());
+  ExactHeader written = read_exact_header(frame.data());
   written.checksum = given.checksum;
-  Bytes again(kNativeHeaderBytes), before(kNativeHeaderBytes);
-  write_native_header(written, again.data());
-  write_native_header(given, before.data());
+  Bytes again(kExactHeaderBytes), before(kExactHeaderBytes);
+  write_exact_header(written, again.data());
+  write_exact_header(given, before.data());
   EXPECT_EQ(again, before);
 }
 
@@ -100,25 +100,25 @@ TEST(Checksum, ElementsMoreOrLessAreNoticed) {
   Bytes frame = sealed(8);
   frame.push_back(0);
   EXPECT_FALSE(intact(frame));
-  frame.resize(kNativeHeaderBytes + 7);
+  frame.resize(kExactHeaderBytes + 7);
   EXPECT_FALSE(intact(frame));
 }
 
 TEST(Checksum, MayBeOfHeaderAndTargetAlone) {  // [RDMA-5]
   const ChecksumRule over_rdma{kKey, false};
   for (const auto& [kind, flags] :
-       {std::pair(Kind::kNativeContribution, uint8_t{0}), std::pair(Kind::kNativeContribution, kFlagTarget),
-        std::pair(Kind::kNativeResult, kFlagTarget)}) {
-    NativeHeader given = header(flags);
+       {std::pair(Kind::kExactContribution, uint8_t{0}), std::pair(Kind::kExactContribution, kFlagTarget),
+        std::pair(Kind::kExactResult, kFlagTarget)}) {
+    ExactHeader given = header(flags);
     given.kind = static_cast<uint8_t>(kind);
-    const size_t covered = kNativeHeaderBytes + (has_target(given) ? kTargetBytes : 0);
-    Bytes frame(kNativeHeaderBytes + kTargetBytes + 100, 0x5a);
-    seal_native(given, over_rdma, frame.data(), frame.size() - kNativeHeaderBytes);
+    const size_t covered = kExactHeaderBytes + (has_target(given) ? kTargetBytes : 0);
+    Bytes frame(kExactHeaderBytes + kTargetBytes + 100, 0x5a);
+    seal_exact(given, over_rdma, frame.data(), frame.size() - kExactHeaderBytes);
     for (size_t bit = 0; bit < 8 * frame.size(); ++bit) {
       const auto mask = static_cast<uint8_t>(1U << bit % 8);
       if (bit / 8 == 0 || (bit / 8 == 1 && (mask == kFlagTarget || mask == kFlagRepeat))) continue;
       frame[bit / 8] ^= mask;
-      EXPECT_EQ(native_intact(frame.data(), frame.size(), over_rdma), bit / 8 >= covered) << bit;
+      EXPECT_EQ(exact_intact(frame.data(), frame.size(), over_rdma), bit / 8 >= covered) << bit;
       frame[bit / 8] ^= mask;
     }
     EXPECT_FALSE(intact(frame)) << "elements are not covered";

@@ -18,15 +18,15 @@ TEST(Layout, NumbersThatPeersRelyOn) {
   EXPECT_EQ(static_cast<int>(Kind::kResult), 2);
   EXPECT_EQ(static_cast<int>(Kind::kRequest), 3);
   EXPECT_EQ(static_cast<int>(Kind::kReply), 4);
-  EXPECT_EQ(static_cast<int>(Kind::kNativeContribution), 5);
-  EXPECT_EQ(static_cast<int>(Kind::kNativeResult), 6);
+  EXPECT_EQ(static_cast<int>(Kind::kExactContribution), 5);
+  EXPECT_EQ(static_cast<int>(Kind::kExactResult), 6);
   EXPECT_EQ(static_cast<int>(Operation::kSum), 0);
   EXPECT_EQ(static_cast<int>(Operation::kMax), 1);
   EXPECT_EQ(kOperationMask, 3);
   EXPECT_EQ(kFlagRepeat, 4);
   EXPECT_EQ(kFlagDisagree, 8);
   EXPECT_EQ(kOpenWholeChunks, 1);
-  EXPECT_EQ(kOpenNative, 2);
+  EXPECT_EQ(kOpenExact, 2);
   EXPECT_EQ(kOpenStream, 4);
   EXPECT_EQ(static_cast<int>(Request::kOpen), 1);
   EXPECT_EQ(static_cast<int>(Request::kJoin), 2);
@@ -92,9 +92,9 @@ TEST(Layout, Header) {
                                               0x77, 0x88, 0x99, 0xaa, 0xbb, 0xcc, 0xdd, 0xee, 0xff, 0x01});
 }
 
-TEST(Layout, NativeHeader) {
-  EXPECT_EQ(kNativeHeaderBytes, 24U);
-  NativeHeader m;
+TEST(Layout, ExactHeader) {
+  EXPECT_EQ(kExactHeaderBytes, 24U);
+  ExactHeader m;
   m.version = 0x1;
   m.kind = 0x5;
   m.flags = 0x0c;
@@ -108,7 +108,7 @@ TEST(Layout, NativeHeader) {
   m.seq = 0xaabbccdd;
   m.call = 0xeeff0102;
   m.checksum = 0x03040506;
-  expect_bytes(m, read_native_header, write_native_header,
+  expect_bytes(m, read_exact_header, write_exact_header,
                {0x15, 0x0c, 0xa1, 0xb2, 0x11, 0x22, 0x33, 0x44, 0x55, 0x66, 0x78, 0x99,
                 0xaa, 0xbb, 0xcc, 0xdd, 0xee, 0xff, 0x01, 0x02, 0x03, 0x04, 0x05, 0x06});
 }

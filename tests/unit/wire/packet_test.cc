@@ -143,18 +143,18 @@ TEST(ParseData, AcceptsOfRandomBytesExactlyWhatItMust) {
   EXPECT_GT(accepted, 1000U) << "the test did not reach what it is for";
 }
 
-// ---- native packets ----
+// ---- exact packets ----
 
-struct NativeFields {
+struct ExactFields {
   int type = 0;  // float32
   int operation = 0;
   int divisor = 1;
   uint32_t seq = 5;
 };
 
-Bytes native(size_t bytes, const NativeFields& fields = {}, Kind kind = Kind::kNativeContribution) {
-  Bytes frame(kNativeHeaderBytes + bytes, 0x5a);
-  NativeHeader header;
+Bytes exact(size_t bytes, const ExactFields& fields = {}, Kind kind = Kind::kExactContribution) {
+  Bytes frame(kExactHeaderBytes + bytes, 0x5a);
+  ExactHeader header;
   header.version = kVersion;
   header.kind = static_cast<uint8_t>(kind);
   header.job = 3;
@@ -167,17 +167,17 @@ Bytes native(size_t bytes, const NativeFields& fields = {}, Kind kind = Kind::kN
   header.seq = fields.seq;
   header.call = 0xcafef00d;
   header.checksum = 0x12345678;
-  write_native_header(header, frame.data());
+  write_exact_header(header, frame.data());
   return frame;
 }
 
-ParseError parse_as_native(const Bytes& frame, Kind expected = Kind::kNativeContribution) {
+ParseError parse_as_exact(const Bytes& frame, Kind expected = Kind::kExactContribution) {
   const Exact exact(frame.data(), frame.size());
-  NativePacket packet;
-  return parse_native(exact.data(), exact.size(), expected, &packet);
+  ExactPacket packet;
+  return parse_exact(exact.data(), exact.size(), expected, &packet);
 }
 
-/// The row of docs/protocol-native.md about operations and types, as numbers.
+/// The row of docs/protocol-exact.md about operations and types, as numbers.
 bool is_operation(int type, int operation, int divisor) {
   if (type > 9 || operation > 7) return false;
   const bool floats = type <= 2 || type == 8;
@@ -186,10 +186,10 @@ bool is_operation(int type, int operation, int divisor) {
   return divisor >= 1 && divisor <= (operation == 0 && floats ? 128 : 1);
 }
 
-TEST(ParseNative, ViewsAPacketInPlace) {
-  const Bytes frame = native(24, {8, 0, 128, 5});
-  NativePacket packet;
-  ASSERT_EQ(parse_native(frame.data(), frame.size(), Kind::kNativeContribution, &packet), ParseError::kNone);
+TEST(ParseExact, ViewsAPacketInPlace) {
+  const Bytes frame = exact(24, {8, 0, 128, 5});
+  ExactPacket packet;
+  ASSERT_EQ(parse_exact(frame.data(), frame.size(), Kind::kExactContribution, &packet), ParseError::kNone);
   EXPECT_EQ(packet.header.job, 3);
   EXPECT_EQ(packet.header.worker, 7);
   EXPECT_EQ(packet.header.epoch, 0x01020304U);
@@ -204,13 +204,13 @@ TEST(ParseNative, ViewsAPacketInPlace) {
   EXPECT_EQ(packet.bytes, 24U);
 }
 
-TEST(ParseNative, TakesEveryOperationOfTheTypesThatHaveIt) {
+TEST(ParseExact, TakesEveryOperationOfTheTypesThatHaveIt) {
   int taken = 0;
   for (int type = 0; type < 16; ++type) {
     for (int operation = 0; operation < 16; ++operation) {
       for (int divisor = 0; divisor < 256; ++divisor) {
         const bool is = is_operation(type, operation, divisor);
-        ASSERT_EQ(parse_as_native(native(0, {type, operation, divisor, 5})),
+        ASSERT_EQ(parse_as_exact(exact(0, {type, operation, divisor, 5})),
                   is ? ParseError::kNone : ParseError::kOperation)
             << "type " << type << ", operation " << operation << ", divisor " << divisor;
         taken += is ? 1 : 0;
@@ -221,83 +221,83 @@ TEST(ParseNative, TakesEveryOperationOfTheTypesThatHaveIt) {
   EXPECT_EQ(taken, 4 * (128 + 4) + 5 * 8 + 4);
 }
 
-TEST(ParseNative, TakesWholeElementsUpToTheLargestPayload) {
+TEST(ParseExact, TakesWholeElementsUpToTheLargestPayload) {
   constexpr size_t kBytes[] = {4, 2, 2, 4, 1, 1, 2, 8, 8, 1};
   for (int type = 0; type < 10; ++type) {
-    const NativeFields fields{type, type == 9 ? 6 : 0, 1, 5};
+    const ExactFields fields{type, type == 9 ? 6 : 0, 1, 5};
     for (const size_t bytes : {size_t{0}, size_t{1}, size_t{2}, size_t{4}, size_t{6}, size_t{8}, size_t{63},
                                kMaxPayloadBytes, kMaxPayloadBytes + 8}) {
       const bool whole = bytes % kBytes[type] == 0 && bytes <= kMaxPayloadBytes;
-      EXPECT_EQ(parse_as_native(native(bytes, fields)), whole ? ParseError::kNone : ParseError::kLength)
+      EXPECT_EQ(parse_as_exact(exact(bytes, fields)), whole ? ParseError::kNone : ParseError::kLength)
           << bytes << " bytes of type " << type;
     }
-    EXPECT_EQ(parse_as_native(native(0, {type, 3, 1, 5})), ParseError::kNone);
-    EXPECT_EQ(parse_as_native(native(kBytes[type], {type, 3, 1, 5})), ParseError::kLength) << "no operation has none";
+    EXPECT_EQ(parse_as_exact(exact(0, {type, 3, 1, 5})), ParseError::kNone);
+    EXPECT_EQ(parse_as_exact(exact(kBytes[type], {type, 3, 1, 5})), ParseError::kLength) << "no operation has none";
   }
 }
 
-TEST(ParseNative, NamesWhatIsWrong) {
-  const Bytes whole = native(8);
-  for (size_t size = 0; size < kNativeHeaderBytes; ++size) {
-    EXPECT_EQ(parse_as_native(Bytes(whole.begin(), whole.begin() + static_cast<long>(size))), ParseError::kShort);
+TEST(ParseExact, NamesWhatIsWrong) {
+  const Bytes whole = exact(8);
+  for (size_t size = 0; size < kExactHeaderBytes; ++size) {
+    EXPECT_EQ(parse_as_exact(Bytes(whole.begin(), whole.begin() + static_cast<long>(size))), ParseError::kShort);
   }
   Bytes frame = whole;
   for (int version = 0; version < 16; ++version) {
     frame[0] = static_cast<uint8_t>(version << 4 | 5);
-    EXPECT_EQ(parse_as_native(frame), version == kVersion ? ParseError::kNone : ParseError::kOtherVersion) << version;
+    EXPECT_EQ(parse_as_exact(frame), version == kVersion ? ParseError::kNone : ParseError::kOtherVersion) << version;
   }
   for (int kind = 0; kind < 16; ++kind) {
     frame[0] = static_cast<uint8_t>(kThisVersion | kind);
-    EXPECT_EQ(parse_as_native(frame), kind == 5 ? ParseError::kNone : ParseError::kKind) << kind;
-    EXPECT_EQ(parse_as_native(frame, Kind::kNativeResult), kind == 6 ? ParseError::kNone : ParseError::kKind) << kind;
+    EXPECT_EQ(parse_as_exact(frame), kind == 5 ? ParseError::kNone : ParseError::kKind) << kind;
+    EXPECT_EQ(parse_as_exact(frame, Kind::kExactResult), kind == 6 ? ParseError::kNone : ParseError::kKind) << kind;
   }
-  EXPECT_EQ(parse_as_native(native(8, {0, 0, 1, 0})), ParseError::kSeq);
+  EXPECT_EQ(parse_as_exact(exact(8, {0, 0, 1, 0})), ParseError::kSeq);
   frame = whole;
   for (int flags = 0; flags < 256; ++flags) {
     frame[1] = static_cast<uint8_t>(flags);
     const bool names_target = (flags & kFlagTarget) != 0;  // of which there are 8 bytes
-    EXPECT_EQ(parse_as_native(frame), names_target ? ParseError::kLength : ParseError::kNone) << "flags " << flags;
+    EXPECT_EQ(parse_as_exact(frame), names_target ? ParseError::kLength : ParseError::kNone) << "flags " << flags;
   }
 }
 
-TEST(ParseNative, ReadsTheTargetOfAContribution) {  // [RDMA-6]
-  Bytes frame = native(kTargetBytes + 8);
+TEST(ParseExact, ReadsTheTargetOfAContribution) {  // [RDMA-6]
+  Bytes frame = exact(kTargetBytes + 8);
   frame[1] = kFlagTarget;
-  write_target({0x0102030405060708, 0x0a0b0c0d, 8}, frame.data() + kNativeHeaderBytes);
-  NativePacket packet;
-  ASSERT_EQ(parse_native(frame.data(), frame.size(), Kind::kNativeContribution, &packet), ParseError::kNone);
+  write_target({0x0102030405060708, 0x0a0b0c0d, 8}, frame.data() + kExactHeaderBytes);
+  ExactPacket packet;
+  ASSERT_EQ(parse_exact(frame.data(), frame.size(), Kind::kExactContribution, &packet), ParseError::kNone);
   ASSERT_TRUE(packet.target.has_value());
   EXPECT_EQ(packet.target->address, 0x0102030405060708U);
   EXPECT_EQ(packet.target->key, 0x0a0b0c0dU);
   EXPECT_EQ(packet.target->bytes, 8U);
   EXPECT_EQ(packet.bytes, 8U);
-  EXPECT_EQ(packet.elements, frame.data() + kNativeHeaderBytes + kTargetBytes);
+  EXPECT_EQ(packet.elements, frame.data() + kExactHeaderBytes + kTargetBytes);
   for (size_t behind = 0; behind < kTargetBytes; ++behind) {
-    EXPECT_EQ(parse_as_native({frame.begin(), frame.begin() + static_cast<long>(kNativeHeaderBytes + behind)}),
+    EXPECT_EQ(parse_as_exact({frame.begin(), frame.begin() + static_cast<long>(kExactHeaderBytes + behind)}),
               ParseError::kLength);
   }
-  EXPECT_EQ(parse_as_native({frame.begin(), frame.end() - 8}), ParseError::kNone) << "one without elements";
+  EXPECT_EQ(parse_as_exact({frame.begin(), frame.end() - 8}), ParseError::kNone) << "one without elements";
   frame[1] = 0;
-  ASSERT_EQ(parse_native(frame.data(), frame.size(), Kind::kNativeContribution, &packet), ParseError::kNone);
+  ASSERT_EQ(parse_exact(frame.data(), frame.size(), Kind::kExactContribution, &packet), ParseError::kNone);
   EXPECT_FALSE(packet.target.has_value());
 }
 
-TEST(ParseNative, AResultHasNoTarget) {  // [RDMA-7]
-  Bytes frame = native(8, {}, Kind::kNativeResult);
+TEST(ParseExact, AResultHasNoTarget) {  // [RDMA-7]
+  Bytes frame = exact(8, {}, Kind::kExactResult);
   frame[1] = kFlagTarget;
-  NativePacket packet;
-  ASSERT_EQ(parse_native(frame.data(), frame.size(), Kind::kNativeResult, &packet), ParseError::kNone);
+  ExactPacket packet;
+  ASSERT_EQ(parse_exact(frame.data(), frame.size(), Kind::kExactResult, &packet), ParseError::kNone);
   EXPECT_FALSE(packet.target.has_value());
   EXPECT_EQ(packet.bytes, 8U);
 }
 
-TEST(ParseNative, LeavesItsOutputAloneOnAnError) {
-  const Bytes wrong[] = {native(7), native(8, {0, 0, 1, 0}), native(8, {0, 7, 1, 5}), native(8, {3, 3, 1, 5})};
+TEST(ParseExact, LeavesItsOutputAloneOnAnError) {
+  const Bytes wrong[] = {exact(7), exact(8, {0, 0, 1, 0}), exact(8, {0, 7, 1, 5}), exact(8, {3, 3, 1, 5})};
   for (const Bytes& frame : wrong) {
-    NativePacket packet;
+    ExactPacket packet;
     packet.bytes = 77;
     packet.header.job = 9;
-    EXPECT_NE(parse_native(frame.data(), frame.size(), Kind::kNativeContribution, &packet), ParseError::kNone);
+    EXPECT_NE(parse_exact(frame.data(), frame.size(), Kind::kExactContribution, &packet), ParseError::kNone);
     EXPECT_EQ(packet.bytes, 77U);
     EXPECT_EQ(packet.header.job, 9);
     EXPECT_EQ(packet.elements, nullptr);

@@ -16,12 +16,12 @@ COUNTERS = {
     "dropped_version": "another protocol version",
     "dropped_kind": "a kind that a switch does not take from outside",
     "dropped_length": "words or elements not whole, or more than the payload",
-    "dropped_checksum": "a native packet whose checksum does not hold",
+    "dropped_checksum": "an exact packet whose checksum does not hold",
     "dropped_session": "no such job, or not with this epoch",
     "dropped_worker": "worker number out of range",
     "dropped_source": "not the address of this worker",
     "dropped_slot": "slot out of range, or of another shard of the same worker",
-    "dropped_operation": "an operation that does not exist, or not of the native packet's type, or no divisor of it",
+    "dropped_operation": "an operation that does not exist, or not of the exact packet's type, or no divisor of it",
     "dropped_seq": "seq 0",
 }
 
@@ -36,7 +36,7 @@ class Capabilities:
     whole: bool = False  # takes chunks without words and of the payload's length, and drops what is between
     control: bool = False  # answers control requests that arrive as packets
     tree: bool = False  # may be a leaf with a parent, and the parent of switches
-    native: bool = False  # grants native sessions
+    exact: bool = False  # grants exact sessions
     shards: bool = False  # a worker may have several addresses, each for a range of slots
 
     def lacks(self, needs):
@@ -55,7 +55,7 @@ class Session:
 
     job: int
     epoch: int
-    key: int = 0  # of the checksums of a native one
+    key: int = 0  # of the checksums of an exact one
 
 
 class TargetError(Exception):

@@ -8,7 +8,7 @@ from vectors.targets import COUNTERS, Capabilities, Session, Target, TargetError
 
 class ModelTarget(Target):
     name = "model"
-    capabilities = Capabilities(payload=63 * 1024, workers=128, short=True, shards=True, tree=True, native=True)
+    capabilities = Capabilities(payload=63 * 1024, workers=128, short=True, shards=True, tree=True, exact=True)
 
     def __init__(self, switch_class=model.ReferenceSwitch):
         self.switch_class = switch_class

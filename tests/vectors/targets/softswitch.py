@@ -77,7 +77,7 @@ class Driver:
 class SoftSwitchTarget(Target):
     name = "softswitch"
     capabilities = Capabilities(
-        payload=63 * 1024, workers=128, short=True, control=True, shards=True, tree=True, native=True
+        payload=63 * 1024, workers=128, short=True, control=True, shards=True, tree=True, exact=True
     )
 
     def __init__(self, executable, whole=False):
@@ -86,7 +86,7 @@ class SoftSwitchTarget(Target):
         self.driver = Driver(executable)
         if whole:
             self.name = "softswitch-whole"
-            self.capabilities = dataclasses.replace(self.capabilities, short=False, whole=True, native=False)
+            self.capabilities = dataclasses.replace(self.capabilities, short=False, whole=True, exact=False)
         self.sessions = {}
         self.opened = 0
 
@@ -117,8 +117,8 @@ class SoftSwitchTarget(Target):
             raise TargetError(
                 f"session {spec.name}: asked for {spec.slots} slots of {spec.payload} B, granted {granted}"
             )
-        if bool(reply["flags"] & wire.OPEN_NATIVE) != spec.native:
-            raise TargetError(f"session {spec.name}: {'no ' * spec.native}native session granted")
+        if bool(reply["flags"] & wire.OPEN_EXACT) != spec.exact:
+            raise TargetError(f"session {spec.name}: {'no ' * spec.exact}exact session granted")
         # A number that was freed comes again after all others had their turn.
         while job not in (None, reply["job"]):
             self.leave(reply, 1)
@@ -141,11 +141,11 @@ class SoftSwitchTarget(Target):
         self.opened += 1
         taken = {reply["job"] if isinstance(reply, dict) else reply.job for _, reply in self.sessions.values()}
         number = job or next(number for number in range(255, 0, -1) if number not in taken)
-        chosen = Session(number, 0xC0DE0000 + self.opened, 0xFEED << 48 | self.opened if spec.native else 0)
+        chosen = Session(number, 0xC0DE0000 + self.opened, 0xFEED << 48 | self.opened if spec.exact else 0)
         uplink = f"{spec.uplink} {spec.parent}" if spec.uplink is not None else "- -"
         members = ",".join(map(str, spec.members))
         named = f"{chosen.job} {chosen.epoch}"
-        shape = f"{spec.shards} {spec.slots} {spec.payload} {members} {uplink} {int(spec.native)} {chosen.key}"
+        shape = f"{spec.shards} {spec.slots} {spec.payload} {members} {uplink} {int(spec.exact)} {chosen.key}"
         self.driver.ask(f"install {named} {shape}")
         for worker in spec.members:
             for shard in (-1,) if worker in spec.children else range(spec.shards):
@@ -156,7 +156,7 @@ class SoftSwitchTarget(Target):
     def open(self, spec):
         self.opened += 1
         asked = {"client_key": self.opened, "workers": spec.workers, "shards": spec.shards, "slots": spec.slots,
-                 "flags": wire.OPEN_NATIVE * spec.asks_native}  # fmt: skip
+                 "flags": wire.OPEN_EXACT * spec.asks_exact}  # fmt: skip
         return wire.Layout("open_reply").unpack(self.request("open", OPENER, payload=spec.payload, **asked))
 
     def join(self, opened, worker, shard, sender):

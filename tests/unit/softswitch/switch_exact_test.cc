@@ -1,11 +1,11 @@
-// Native sessions through the whole switch: who gets one, what it takes, and what comes of it.
+// Exact sessions through the whole switch: who gets one, what it takes, and what comes of it.
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <numeric>
 #include <random>
 
-#include "native.h"
+#include "exact.h"
 #include "slots/slot_store.h"
 #include "softswitch/grant.h"
 
@@ -24,21 +24,21 @@ Contribution words(int worker) {
 
 // ---- who gets one ----
 
-TEST(NativeSession, IsGrantedToWhoAsks) {  // [NATIVE-1]
+TEST(ExactSession, IsGrantedToWhoAsks) {  // [EXACT-1]
   Bench bench;
   EXPECT_EQ(bench.open(ask_for(2)).open.flags, 0);
-  EXPECT_EQ(bench.open(ask_native(ask_for(2, 1, 8, 1024, 2))).open.flags, wire::kOpenNative);
-  EXPECT_EQ(bench.open(ask_native(ask_for(2, 1, 8, 1024, 2))).open.flags, wire::kOpenNative) << "asked again";
+  EXPECT_EQ(bench.open(ask_exact(ask_for(2, 1, 8, 1024, 2))).open.flags, wire::kOpenExact);
+  EXPECT_EQ(bench.open(ask_exact(ask_for(2, 1, 8, 1024, 2))).open.flags, wire::kOpenExact) << "asked again";
 }
 
-TEST(NativeSession, IsNotGrantedByASwitchOfWholeChunks) {
+TEST(ExactSession, IsNotGrantedByASwitchOfWholeChunks) {
   SwitchOptions options;
   options.whole_chunks = true;
   Bench bench(options);
-  EXPECT_EQ(bench.open(ask_native(ask_for(2))).open.flags, wire::kOpenWholeChunks);
+  EXPECT_EQ(bench.open(ask_exact(ask_for(2))).open.flags, wire::kOpenWholeChunks);
 }
 
-TEST(NativeSession, IsNeverWhatAControllerInstalls) {  // [NATIVE-2]
+TEST(ExactSession, IsNeverWhatAControllerInstalls) {  // [EXACT-2]
   Bench bench;
   InstalledSession installed;
   installed.job = 4;
@@ -48,25 +48,25 @@ TEST(NativeSession, IsNeverWhatAControllerInstalls) {  // [NATIVE-2]
   installed.members = WorkerSet::first(1);
   ASSERT_TRUE(bench.sw.install(installed, bench.now).ok());
   ASSERT_TRUE(bench.sw.set_member(4, 5, 0, -1, endpoint(0)).ok());
-  EXPECT_TRUE(bench.put(native_frame(floats(0, {1}), 4, 5, {}), endpoint(0)).empty());
+  EXPECT_TRUE(bench.put(exact_frame(floats(0, {1}), 4, 5, {}), endpoint(0)).empty());
   EXPECT_EQ(bench.sw.counters().dropped_kind.get(), 1U);
 }
 
-TEST(NativeSession, IsGrantedWhereAllSwitchesCan) {  // [NATIVE-2]
+TEST(ExactSession, IsGrantedWhereAllSwitchesCan) {  // [EXACT-2]
   GrantLimits limits;
   limits.free_slot_memory_bytes = 1 << 20;
   limits.max_payload_bytes = 1024;
-  limits.native = true;
-  EXPECT_TRUE(grant(ask_native(ask_for(2)), {limits}).native);
-  EXPECT_TRUE(grant(ask_native(ask_for(2)), {limits, limits}).native);
-  EXPECT_FALSE(grant(ask_for(2), {limits}).native);
+  limits.exact = true;
+  EXPECT_TRUE(grant(ask_exact(ask_for(2)), {limits}).exact);
+  EXPECT_TRUE(grant(ask_exact(ask_for(2)), {limits, limits}).exact);
+  EXPECT_FALSE(grant(ask_for(2), {limits}).exact);
   GrantLimits integers = limits;
-  integers.native = false;
-  EXPECT_FALSE(grant(ask_native(ask_for(2)), {integers}).native);
-  EXPECT_FALSE(grant(ask_native(ask_for(2)), {limits, integers}).native);
+  integers.exact = false;
+  EXPECT_FALSE(grant(ask_exact(ask_for(2)), {integers}).exact);
+  EXPECT_FALSE(grant(ask_exact(ask_for(2)), {limits, integers}).exact);
 }
 
-TEST(NativeSession, PaysForWhatItKeeps) {
+TEST(ExactSession, PaysForWhatItKeeps) {
   SwitchOptions options;
   options.slot_memory_bytes = 40 * SlotStore::slot_bytes(1024);
   Bench bench(options);
@@ -74,71 +74,71 @@ TEST(NativeSession, PaysForWhatItKeeps) {
   EXPECT_EQ(integers.slots, 16);
   EXPECT_EQ(bench.sw.slot_memory_in_use(), 16 * SlotStore::slot_bytes(1024));
   // What is left would be 24 slots of integers, and is less than 24 of slots that keep eight contributions each.
-  const auto native = bench.open(ask_native(ask_for(8, 1, 16, 1024, 2))).open;
+  const auto exact = bench.open(ask_exact(ask_for(8, 1, 16, 1024, 2))).open;
   const size_t left = options.slot_memory_bytes - 16 * SlotStore::slot_bytes(1024);
-  EXPECT_EQ(native.slots, left / SlotStore::slot_bytes(1024, 8));
-  EXPECT_LT(native.slots, 16);
+  EXPECT_EQ(exact.slots, left / SlotStore::slot_bytes(1024, 8));
+  EXPECT_LT(exact.slots, 16);
   EXPECT_GE(SlotStore::slot_bytes(1024, 8), SlotStore::slot_bytes(1024) + 8 * 1024);
   EXPECT_EQ(bench.sw.slot_memory_in_use(),
-            16 * SlotStore::slot_bytes(1024) + native.slots * SlotStore::slot_bytes(1024, 8));
-  wire::Membership last{native.job, native.epoch, native.session_key, 0};
+            16 * SlotStore::slot_bytes(1024) + exact.slots * SlotStore::slot_bytes(1024, 8));
+  wire::Membership last{exact.job, exact.epoch, exact.session_key, 0};
   EXPECT_EQ(bench.close(last).status, wire::ReplyStatus::kOk);
   EXPECT_EQ(bench.sw.slot_memory_in_use(), 16 * SlotStore::slot_bytes(1024));
 }
 
-TEST(NativeSession, IsRefusedWhereItsLeastSlotsDoNotFit) {
+TEST(ExactSession, IsRefusedWhereItsLeastSlotsDoNotFit) {
   SwitchOptions options;
   options.slot_memory_bytes = 4 * SlotStore::slot_bytes(1024, 8) - 1;
   Bench bench(options);
-  EXPECT_EQ(bench.open(ask_native(ask_for(8))).status, wire::ReplyStatus::kNoSlots);
-  EXPECT_EQ(bench.open(ask_native(ask_for(7))).status, wire::ReplyStatus::kOk);
+  EXPECT_EQ(bench.open(ask_exact(ask_for(8))).status, wire::ReplyStatus::kNoSlots);
+  EXPECT_EQ(bench.open(ask_exact(ask_for(7))).status, wire::ReplyStatus::kOk);
 }
 
 // ---- what it takes ----
 
-TEST(NativeSwitch, KindsOfTheOtherSortAreDropped) {
+TEST(ExactSwitch, KindsOfTheOtherSortAreDropped) {
   Bench bench;
-  NativeJob native(bench, 2);
+  ExactJob exact(bench, 2);
   Job integers(bench, ask_for(2, 1, 8, 1024, 2), 100);
   auto before = nonzero(bench.sw.counters());
-  EXPECT_TRUE(native.job.put(words(0)).empty());
+  EXPECT_TRUE(exact.job.put(words(0)).empty());
   const auto foreign =
-      native_frame(floats(0, {1}), integers.granted.job, integers.granted.epoch, {integers.granted.session_key});
+      exact_frame(floats(0, {1}), integers.granted.job, integers.granted.epoch, {integers.granted.session_key});
   EXPECT_TRUE(bench.put(foreign, integers.at(0)).empty());
-  auto result = native.frame(floats(0, {1}));
+  auto result = exact.frame(floats(0, {1}));
   result[0] = 0x46;
-  EXPECT_TRUE(bench.put(result, native.job.at(0)).empty()) << "a native result";
+  EXPECT_TRUE(bench.put(result, exact.job.at(0)).empty()) << "an exact result";
   result[0] = 0x49;
-  EXPECT_TRUE(bench.put({result.begin(), result.begin() + 20}, native.job.at(0)).empty()) << "no kind has this header";
+  EXPECT_TRUE(bench.put({result.begin(), result.begin() + 20}, exact.job.at(0)).empty()) << "no kind has this header";
   const auto after = changed(before, bench.sw.counters());
   EXPECT_EQ(after.at("dropped_kind"), 4U);
   EXPECT_EQ(after.size(), 3U) << "packets and bytes received besides";
 }
 
-struct NativeDrop {
+struct ExactDrop {
   const char* counter;
-  void (*make)(const NativeJob& job, std::vector<uint8_t>* frame);
+  void (*make)(const ExactJob& job, std::vector<uint8_t>* frame);
   int from = 0;
 };
 
-void seal_again(const NativeJob& job, std::vector<uint8_t>* frame) {
-  wire::seal_native(wire::read_native_header(frame->data()), {job.job.granted.session_key}, frame->data(),
-                    frame->size() - wire::kNativeHeaderBytes);
+void seal_again(const ExactJob& job, std::vector<uint8_t>* frame) {
+  wire::seal_exact(wire::read_exact_header(frame->data()), {job.job.granted.session_key}, frame->data(),
+                    frame->size() - wire::kExactHeaderBytes);
 }
 
 template <typename Change>
-void change_header(const NativeJob& job, std::vector<uint8_t>* frame, const Change& change) {
-  wire::NativeHeader header = wire::read_native_header(frame->data());
+void change_header(const ExactJob& job, std::vector<uint8_t>* frame, const Change& change) {
+  wire::ExactHeader header = wire::read_exact_header(frame->data());
   change(&header);
-  wire::write_native_header(header, frame->data());
+  wire::write_exact_header(header, frame->data());
   seal_again(job, frame);
 }
 
-class NativeDrops : public ::testing::TestWithParam<NativeDrop> {};
+class ExactDrops : public ::testing::TestWithParam<ExactDrop> {};
 
-TEST_P(NativeDrops, AreCountedByReasonAndAnswerNothing) {
+TEST_P(ExactDrops, AreCountedByReasonAndAnswerNothing) {
   Bench bench;
-  NativeJob job(bench, 2, 8, 256);
+  ExactJob job(bench, 2, 8, 256);
   std::vector<uint8_t> frame = job.frame(floats(0, {99, 98}));
   GetParam().make(job, &frame);
   const auto before = nonzero(bench.sw.counters());
@@ -150,49 +150,49 @@ TEST_P(NativeDrops, AreCountedByReasonAndAnswerNothing) {
 
 using Frame = std::vector<uint8_t>;
 INSTANTIATE_TEST_SUITE_P(
-    NativeSwitch, NativeDrops,
+    ExactSwitch, ExactDrops,
     ::testing::Values(
-        NativeDrop{"dropped_short", [](const NativeJob&, Frame* f) { f->resize(23); }},
-        NativeDrop{"dropped_version", [](const NativeJob&, Frame* f) { (*f)[0] = 0x25; }},
-        NativeDrop{"dropped_operation",
-                   [](const NativeJob& j, Frame* f) { change_header(j, f, [](auto* h) { h->type = 10; }); }},
-        NativeDrop{"dropped_operation",
-                   [](const NativeJob& j, Frame* f) { change_header(j, f, [](auto* h) { h->operation = 5; }); }},
-        NativeDrop{"dropped_operation",
-                   [](const NativeJob& j, Frame* f) { change_header(j, f, [](auto* h) { h->divisor = 0; }); }},
-        NativeDrop{"dropped_operation",
-                   [](const NativeJob& j, Frame* f) { change_header(j, f, [](auto* h) { h->divisor = 129; }); }},
-        NativeDrop{"dropped_seq",
-                   [](const NativeJob& j, Frame* f) { change_header(j, f, [](auto* h) { h->seq = 0; }); }},
-        NativeDrop{"dropped_length",
-                   [](const NativeJob& j, Frame* f) {
+        ExactDrop{"dropped_short", [](const ExactJob&, Frame* f) { f->resize(23); }},
+        ExactDrop{"dropped_version", [](const ExactJob&, Frame* f) { (*f)[0] = 0x25; }},
+        ExactDrop{"dropped_operation",
+                   [](const ExactJob& j, Frame* f) { change_header(j, f, [](auto* h) { h->type = 10; }); }},
+        ExactDrop{"dropped_operation",
+                   [](const ExactJob& j, Frame* f) { change_header(j, f, [](auto* h) { h->operation = 5; }); }},
+        ExactDrop{"dropped_operation",
+                   [](const ExactJob& j, Frame* f) { change_header(j, f, [](auto* h) { h->divisor = 0; }); }},
+        ExactDrop{"dropped_operation",
+                   [](const ExactJob& j, Frame* f) { change_header(j, f, [](auto* h) { h->divisor = 129; }); }},
+        ExactDrop{"dropped_seq",
+                   [](const ExactJob& j, Frame* f) { change_header(j, f, [](auto* h) { h->seq = 0; }); }},
+        ExactDrop{"dropped_length",
+                   [](const ExactJob& j, Frame* f) {
                      f->pop_back();
                      seal_again(j, f);
                    }},
-        NativeDrop{"dropped_length",
-                   [](const NativeJob& j, Frame* f) {
+        ExactDrop{"dropped_length",
+                   [](const ExactJob& j, Frame* f) {
                      f->resize(24 + 260);
                      seal_again(j, f);
                    }},
-        NativeDrop{"dropped_session",
-                   [](const NativeJob& j, Frame* f) { change_header(j, f, [](auto* h) { h->job = 200; }); }},
-        NativeDrop{"dropped_session",
-                   [](const NativeJob& j, Frame* f) { change_header(j, f, [](auto* h) { ++h->epoch; }); }},
-        NativeDrop{"dropped_worker",
-                   [](const NativeJob& j, Frame* f) { change_header(j, f, [](auto* h) { h->worker = 2; }); }},
-        NativeDrop{"dropped_slot",
-                   [](const NativeJob& j, Frame* f) { change_header(j, f, [](auto* h) { h->slot = 8; }); }},
-        NativeDrop{"dropped_source", [](const NativeJob&, Frame*) {}, 1},
-        NativeDrop{"dropped_source", [](const NativeJob&, Frame*) {}, 500},
-        NativeDrop{"dropped_source", [](const NativeJob&, Frame* f) { f->back() ^= 1; }, 500},
-        NativeDrop{"dropped_checksum", [](const NativeJob&, Frame* f) { f->back() ^= 1; }},
-        NativeDrop{"dropped_checksum", [](const NativeJob&, Frame* f) { (*f)[16] ^= 0x80; }},
-        NativeDrop{"dropped_checksum", [](const NativeJob&, Frame* f) { (*f)[23] ^= 1; }},
-        NativeDrop{"dropped_checksum", [](const NativeJob&, Frame* f) { f->resize(28); }}));
+        ExactDrop{"dropped_session",
+                   [](const ExactJob& j, Frame* f) { change_header(j, f, [](auto* h) { h->job = 200; }); }},
+        ExactDrop{"dropped_session",
+                   [](const ExactJob& j, Frame* f) { change_header(j, f, [](auto* h) { ++h->epoch; }); }},
+        ExactDrop{"dropped_worker",
+                   [](const ExactJob& j, Frame* f) { change_header(j, f, [](auto* h) { h->worker = 2; }); }},
+        ExactDrop{"dropped_slot",
+                   [](const ExactJob& j, Frame* f) { change_header(j, f, [](auto* h) { h->slot = 8; }); }},
+        ExactDrop{"dropped_source", [](const ExactJob&, Frame*) {}, 1},
+        ExactDrop{"dropped_source", [](const ExactJob&, Frame*) {}, 500},
+        ExactDrop{"dropped_source", [](const ExactJob&, Frame* f) { f->back() ^= 1; }, 500},
+        ExactDrop{"dropped_checksum", [](const ExactJob&, Frame* f) { f->back() ^= 1; }},
+        ExactDrop{"dropped_checksum", [](const ExactJob&, Frame* f) { (*f)[16] ^= 0x80; }},
+        ExactDrop{"dropped_checksum", [](const ExactJob&, Frame* f) { (*f)[23] ^= 1; }},
+        ExactDrop{"dropped_checksum", [](const ExactJob&, Frame* f) { f->resize(28); }}));
 
-TEST(NativeSwitch, ADamagedPacketIsNoSignOfLife) {
+TEST(ExactSwitch, ADamagedPacketIsNoSignOfLife) {
   Bench bench(SwitchOptions{});
-  NativeJob job(bench, 2);
+  ExactJob job(bench, 2);
   bench.now += SwitchOptions{}.lease - seconds(1);
   auto frame = job.frame(floats(0, {1}));
   frame.back() ^= 1;
@@ -204,14 +204,14 @@ TEST(NativeSwitch, ADamagedPacketIsNoSignOfLife) {
 
 // ---- what comes of it ----
 
-TEST(NativeSwitch, TheLastContributionMulticastsTheResult) {
+TEST(ExactSwitch, TheLastContributionMulticastsTheResult) {
   Bench bench;
-  NativeJob job(bench, 3);
+  ExactJob job(bench, 3);
   EXPECT_TRUE(job.put(floats(2, {0x1p24F, 1}, 1, 7)).empty());
   EXPECT_TRUE(job.put(floats(0, {1, 2}, 1, 7)).empty());
   const auto before = nonzero(bench.sw.counters());
   const auto sent = job.put(floats(1, {1, 4}, 1, 7));
-  const NativeResult result = job.result(sent);
+  const ExactResult result = job.result(sent);
   EXPECT_TRUE(sent[0].multicast);
   EXPECT_EQ(sent[0].to, (std::vector<Endpoint>{job.job.at(0), job.job.at(1), job.job.at(2)}));
   EXPECT_EQ(result.as<float>(), (Floats{0x1p24F + 2, 7}));
@@ -219,7 +219,7 @@ TEST(NativeSwitch, TheLastContributionMulticastsTheResult) {
   EXPECT_EQ(result.header.epoch, job.job.granted.epoch);
   EXPECT_EQ(result.header.slot, 7);
   EXPECT_EQ(result.header.seq, 1U);
-  const size_t size = wire::kNativeHeaderBytes + 8;
+  const size_t size = wire::kExactHeaderBytes + 8;
   EXPECT_EQ(changed(before, bench.sw.counters()), (Counts{{"packets_received", 1},
                                                           {"bytes_received", size},
                                                           {"packets_sent", 3},
@@ -229,31 +229,31 @@ TEST(NativeSwitch, TheLastContributionMulticastsTheResult) {
                                                           {"elements_added", 2}}));
 }
 
-TEST(NativeSwitch, AloneAWorkerGetsAResult) {
+TEST(ExactSwitch, AloneAWorkerGetsAResult) {
   Bench bench;
-  NativeJob job(bench, 1);
-  NativePart part = floats(0, {10, 20});
+  ExactJob job(bench, 1);
+  ExactPart part = floats(0, {10, 20});
   part.divisor = 4;
   EXPECT_EQ(job.reduce({part}).as<float>(), (Floats{2.5F, 5}));
 }
 
-TEST(NativeSwitch, AHundredAndTwentyEightWorkersInAnyOrder) {
+TEST(ExactSwitch, AHundredAndTwentyEightWorkersInAnyOrder) {
   Bench bench;
-  NativeJob job(bench, 128);
+  ExactJob job(bench, 128);
   std::vector<int> order(128);
   std::iota(order.begin(), order.end(), 0);
   std::mt19937_64 random(static_cast<uint64_t>(::testing::UnitTest::GetInstance()->random_seed()));
   std::shuffle(order.begin(), order.end(), random);
-  std::vector<NativePart> parts;
+  std::vector<ExactPart> parts;
   parts.reserve(order.size());
   for (const int worker : order)
     parts.push_back(floats(worker, {static_cast<float>(worker), worker == 77 ? 1.0F : 0x1p-30F}));
   EXPECT_EQ(job.reduce(parts).as<float>(), (Floats{127 * 64, 1 + 0x1p-23F})) << "127 times 2^-30 is nearly 2^-23";
 }
 
-TEST(NativeSwitch, DuplicatesAreDroppedUntilCompleteThenAnswered) {
+TEST(ExactSwitch, DuplicatesAreDroppedUntilCompleteThenAnswered) {
   Bench bench;
-  NativeJob job(bench, 2);
+  ExactJob job(bench, 2);
   job.put(floats(0, {1, 2, 3}));
   auto before = nonzero(bench.sw.counters());
   EXPECT_TRUE(job.put(floats(0, {100, 2, 3})).empty());
@@ -262,7 +262,7 @@ TEST(NativeSwitch, DuplicatesAreDroppedUntilCompleteThenAnswered) {
   const auto result = job.put(floats(1, {10, 20, 30}));
   EXPECT_EQ(job.result(result).as<float>(), (Floats{11, 22, 33})) << "what a duplicate has does not count";
   for (int worker = 0; worker < 2; ++worker) {
-    NativePart again = floats(worker, {9, 9, 9});
+    ExactPart again = floats(worker, {9, 9, 9});
     again.flags = wire::kFlagRepeat;
     const auto sent = job.put(again);
     ASSERT_EQ(sent.size(), 1U);
@@ -273,9 +273,9 @@ TEST(NativeSwitch, DuplicatesAreDroppedUntilCompleteThenAnswered) {
   EXPECT_EQ(bench.sw.counters().duplicates_answered.get(), 2U);
 }
 
-TEST(NativeSwitch, ADuplicateIsAnsweredInFull) {
+TEST(ExactSwitch, ADuplicateIsAnsweredInFull) {
   Bench bench;
-  NativeJob job(bench, 2);
+  ExactJob job(bench, 2);
   job.put(floats(0, {1, 2, 3}));
   const auto result = job.put(floats(1, {10, 20, 30}));
   for (size_t count = 0; count < 5; ++count) {
@@ -285,10 +285,10 @@ TEST(NativeSwitch, ADuplicateIsAnsweredInFull) {
   }
 }
 
-TEST(NativeSwitch, EachMemberGetsWhatItWants) {
+TEST(ExactSwitch, EachMemberGetsWhatItWants) {
   Bench bench;
-  NativeJob job(bench, 3);
-  NativePart root = floats(1, {1, 2, 3});
+  ExactJob job(bench, 3);
+  ExactPart root = floats(1, {1, 2, 3});
   root.flags = wire::kFlagNoElements;
   job.put(root);
   job.put(floats(0, {}));
@@ -303,9 +303,9 @@ TEST(NativeSwitch, EachMemberGetsWhatItWants) {
   EXPECT_EQ(job.result(job.put(floats(2, {}))).as<float>(), (Floats{1, 2, 3}));
 }
 
-TEST(NativeSwitch, TheUseBeforeIsStillAnsweredAndOlderOnesAreStale) {
+TEST(ExactSwitch, TheUseBeforeIsStillAnsweredAndOlderOnesAreStale) {
   Bench bench;
-  NativeJob job(bench, 2);
+  ExactJob job(bench, 2);
   job.reduce({floats(0, {1}), floats(1, {2})});
   job.put(floats(0, {3}, 2));
   const auto second = job.put(floats(1, {4}, 2));
@@ -320,22 +320,22 @@ TEST(NativeSwitch, TheUseBeforeIsStillAnsweredAndOlderOnesAreStale) {
 }
 
 // Six uses of two slots, numbers that wrap between them, from who is last to who is first.
-TEST(NativeSwitch, BothVersionsShareWhatIsKept) {
+TEST(ExactSwitch, BothVersionsShareWhatIsKept) {
   Bench bench;
-  NativeJob job(bench, 3);
+  ExactJob job(bench, 3);
   uint32_t seq = 0xfffffffc;
   std::vector<std::vector<Sent>> results;
   for (int use = 0; use < 6; ++use, seq = wire::next_seq(seq)) {
     for (uint16_t slot = 0; slot < 2; ++slot) {
       const auto value = static_cast<float>(100 * use + 10 * slot);
-      std::vector<NativePart> parts;
+      std::vector<ExactPart> parts;
       for (int i = 0; i < 3; ++i) {
         const int worker = (i + use) % 3;
         // One of the three has nothing, so what it had in the use before still lies there.
         parts.push_back(
             floats(worker, worker == use % 2 ? Floats{} : Floats{value, static_cast<float>(worker)}, seq, slot));
       }
-      const NativeResult result = job.reduce(parts);
+      const ExactResult result = job.reduce(parts);
       EXPECT_EQ(result.as<float>(), (Floats{2 * value, static_cast<float>(use % 2 == 0 ? 3 : 2)})) << "use " << use;
       EXPECT_EQ(result.header.seq, seq);
       EXPECT_FALSE(result.disagree());
@@ -345,10 +345,10 @@ TEST(NativeSwitch, BothVersionsShareWhatIsKept) {
   EXPECT_EQ(bench.sw.counters().dropped_stale.get(), 0U);
 }
 
-TEST(NativeSwitch, ANewerUseTakesAnIncompleteOneOver) {
+TEST(ExactSwitch, ANewerUseTakesAnIncompleteOneOver) {
   Bench bench;
-  NativeJob job(bench, 2);
-  NativePart other = floats(0, {1000, 7}, 1);
+  ExactJob job(bench, 2);
+  ExactPart other = floats(0, {1000, 7}, 1);
   other.call = 1;
   job.put(other);
   EXPECT_EQ(job.reduce({floats(1, {1}, 3), floats(0, {2}, 3)}).as<float>(), Floats{3});
@@ -356,9 +356,9 @@ TEST(NativeSwitch, ANewerUseTakesAnIncompleteOneOver) {
 
 // Payloads are tried with uses that may never be complete (docs/protocol.md, Checking the path), and a packet of one
 // may be late.
-TEST(NativeSwitch, WhatWasGivenUpDoesNotComeIntoTheSumOfTheNextUse) {
+TEST(ExactSwitch, WhatWasGivenUpDoesNotComeIntoTheSumOfTheNextUse) {
   Bench bench;
-  NativeJob job(bench, 3);
+  ExactJob job(bench, 3);
   constexpr uint32_t kTrial = 0xfffffffe;
   job.put(floats(0, {0, 0}, kTrial));
   job.put(floats(1, {10}));
@@ -374,12 +374,12 @@ TEST(NativeSwitch, WhatWasGivenUpDoesNotComeIntoTheSumOfTheNextUse) {
   EXPECT_EQ(job.result(job.put(floats(0, {30}, 1, 1))).as<float>(), Floats{60});
 }
 
-TEST(NativeSwitch, DisagreementIsToldToAllAndEndsWithTheUse) {
+TEST(ExactSwitch, DisagreementIsToldToAllAndEndsWithTheUse) {
   Bench bench;
-  NativeJob job(bench, 2);
-  NativePart other = floats(1, {3, 4});
+  ExactJob job(bench, 2);
+  ExactPart other = floats(1, {3, 4});
   other.type = ElementType::kInt32;
-  const NativeResult result = job.reduce({floats(0, {1, 2}), other});
+  const ExactResult result = job.reduce({floats(0, {1, 2}), other});
   EXPECT_EQ(result.header.flags, wire::kFlagDisagree);
   EXPECT_EQ(result.header.type, static_cast<uint8_t>(ElementType::kFloat32));
   EXPECT_TRUE(result.elements.empty());
@@ -388,19 +388,19 @@ TEST(NativeSwitch, DisagreementIsToldToAllAndEndsWithTheUse) {
   EXPECT_EQ(job.reduce({floats(0, {1, 2}, 2), floats(1, {1, 2}, 2)}).as<float>(), (Floats{2, 4}));
 }
 
-TEST(NativeSwitch, ABarrierHasAResultWithoutElements) {
+TEST(ExactSwitch, ABarrierHasAResultWithoutElements) {
   Bench bench;
-  NativeJob job(bench, 2);
-  std::vector<NativePart> parts{floats(0, {}), floats(1, {})};
-  for (NativePart& part : parts) part.operation = ReduceOp::kBarrier;
-  const NativeResult result = job.reduce(parts);
+  ExactJob job(bench, 2);
+  std::vector<ExactPart> parts{floats(0, {}), floats(1, {})};
+  for (ExactPart& part : parts) part.operation = ReduceOp::kBarrier;
+  const ExactResult result = job.reduce(parts);
   EXPECT_EQ(result.header.operation, static_cast<uint8_t>(ReduceOp::kBarrier));
   EXPECT_TRUE(result.elements.empty());
 }
 
-TEST(NativeSwitch, ShardsHaveTheirOwnSlotsAndAudience) {
+TEST(ExactSwitch, ShardsHaveTheirOwnSlotsAndAudience) {
   Bench bench;
-  NativeJob job(bench, 2, 8, 1024, 2);
+  ExactJob job(bench, 2, 8, 1024, 2);
   job.put(floats(0, {1}, 1, 4), 1);
   const auto sent = job.put(floats(1, {2}, 1, 4), 1);
   EXPECT_EQ(job.result(sent).as<float>(), Floats{3});
@@ -409,9 +409,9 @@ TEST(NativeSwitch, ShardsHaveTheirOwnSlotsAndAudience) {
   EXPECT_EQ(bench.sw.counters().dropped_slot.get(), 1U);
 }
 
-TEST(NativeSwitch, AProbeSaysWhoHasContributed) {
+TEST(ExactSwitch, AProbeSaysWhoHasContributed) {
   Bench bench;
-  NativeJob job(bench, 3);
+  ExactJob job(bench, 3);
   job.put(floats(2, {1}, 1, 5));
   const wire::Reply reply = bench.probe(job.job.member(0), 5, 1, job.job.at(0));
   EXPECT_EQ(reply.status, wire::ReplyStatus::kOk);
@@ -427,105 +427,105 @@ struct SwitchTargets : public ::testing::Test {
     options.has_card = true;
     return options;
   }
-  static NativePart part(int worker, std::optional<wire::Target> target, uint32_t seq = 1) {
-    NativePart its = floats(worker, {1, 2}, seq);
+  static ExactPart part(int worker, std::optional<wire::Target> target, uint32_t seq = 1) {
+    ExactPart its = floats(worker, {1, 2}, seq);
     its.target = target;
     return its;
   }
 
   Bench bench{with_card()};
-  NativeJob native{bench, ask_native(ask_for(2), wire::kOpenRdma)};
+  ExactJob exact{bench, ask_exact(ask_for(2), wire::kOpenRdma)};
 };
 
 TEST_F(SwitchTargets, ResultsAreWrittenThere) {  // [RDMA-7]
-  EXPECT_TRUE(native.put(part(0, wire::Target{0x1000, 11, 8})).empty());
+  EXPECT_TRUE(exact.put(part(0, wire::Target{0x1000, 11, 8})).empty());
   const uint64_t before = bench.sw.counters().bytes_sent.get();
-  const auto sent = native.put(part(1, wire::Target{0x2000, 22, 8}));
+  const auto sent = exact.put(part(1, wire::Target{0x2000, 22, 8}));
   ASSERT_EQ(sent.size(), 2U);
   for (size_t worker = 0; worker < 2; ++worker) {
-    EXPECT_EQ(sent[worker].to, std::vector<Endpoint>{native.job.at(static_cast<int>(worker))});
+    EXPECT_EQ(sent[worker].to, std::vector<Endpoint>{exact.job.at(static_cast<int>(worker))});
     EXPECT_EQ(sent[worker].target.address, (worker + 1) * 0x1000);
     EXPECT_EQ(sent[worker].target.key, 11 * (worker + 1));
     EXPECT_EQ(sent[worker].written, bytes_of(std::vector<float>{2, 4}));
-    const NativeResult result = native_result_of(sent[worker].frame, native.rule());
+    const ExactResult result = exact_result_of(sent[worker].frame, exact.rule());
     EXPECT_EQ(result.header.flags, wire::kFlagTarget);
     EXPECT_TRUE(result.elements.empty());
   }
-  EXPECT_EQ(bench.sw.counters().bytes_sent.get() - before, 2 * (8 + wire::kNativeHeaderBytes));
+  EXPECT_EQ(bench.sw.counters().bytes_sent.get() - before, 2 * (8 + wire::kExactHeaderBytes));
 }
 
 TEST_F(SwitchTargets, AreEachWorkersOwnAffair) {  // [RDMA-7]
-  native.put(part(0, wire::Target{0x1000, 11, 8}));
-  const auto sent = native.put(part(1, std::nullopt));
+  exact.put(part(0, wire::Target{0x1000, 11, 8}));
+  const auto sent = exact.put(part(1, std::nullopt));
   ASSERT_EQ(sent.size(), 2U);
   EXPECT_EQ(sent[0].target.address, 0x1000U);
-  EXPECT_EQ(sent[1].to, std::vector<Endpoint>{native.job.at(1)});
-  EXPECT_EQ(native_result_of(sent[1].frame, native.rule()).as<float>(), (std::vector<float>{2, 4}));
+  EXPECT_EQ(sent[1].to, std::vector<Endpoint>{exact.job.at(1)});
+  EXPECT_EQ(exact_result_of(sent[1].frame, exact.rule()).as<float>(), (std::vector<float>{2, 4}));
 }
 
 TEST_F(SwitchTargets, OfAnotherSizeAreNotWritten) {  // [RDMA-7]
   for (const uint32_t bytes : {0, 7, 9, 4096}) {
     const uint32_t seq = 1 + bytes * 2;
-    native.put(part(0, wire::Target{0x1000, 11, bytes}, seq));
-    NativePart none = part(1, wire::Target{0x2000, 22, 8}, seq);
+    exact.put(part(0, wire::Target{0x1000, 11, bytes}, seq));
+    ExactPart none = part(1, wire::Target{0x2000, 22, 8}, seq);
     none.flags = wire::kFlagNoElements;
-    const auto sent = native.put(none);
+    const auto sent = exact.put(none);
     ASSERT_EQ(sent.size(), 2U);
     for (const Sent& one : sent) EXPECT_EQ(one.target.bytes, 0U) << "who wants nothing has nothing written";
-    EXPECT_EQ(native_result_of(sent[0].frame, native.rule()).as<float>(), (std::vector<float>{2, 4}));
-    EXPECT_TRUE(native_result_of(sent[1].frame, native.rule()).elements.empty());
+    EXPECT_EQ(exact_result_of(sent[0].frame, exact.rule()).as<float>(), (std::vector<float>{2, 4}));
+    EXPECT_TRUE(exact_result_of(sent[1].frame, exact.rule()).elements.empty());
   }
 }
 
 TEST_F(SwitchTargets, ThoseWhoDisagreeGetNothingWritten) {
-  native.put(part(0, wire::Target{0x1000, 11, 8}));
-  NativePart other = part(1, wire::Target{0x2000, 22, 8});
+  exact.put(part(0, wire::Target{0x1000, 11, 8}));
+  ExactPart other = part(1, wire::Target{0x2000, 22, 8});
   other.call = 1;
-  for (const Sent& one : native.put(other)) {
+  for (const Sent& one : exact.put(other)) {
     EXPECT_EQ(one.target.bytes, 0U);
-    EXPECT_TRUE(native_result_of(one.frame, native.rule()).disagree());
+    EXPECT_TRUE(exact_result_of(one.frame, exact.rule()).disagree());
   }
 }
 
 TEST_F(SwitchTargets, ARepeatedContributionIsAnsweredByAFrame) {  // [RDMA-7]
-  const NativePart first = part(0, wire::Target{0x1000, 11, 8});
-  native.put(first);
-  native.put(first);
+  const ExactPart first = part(0, wire::Target{0x1000, 11, 8});
+  exact.put(first);
+  exact.put(first);
   EXPECT_EQ(bench.sw.counters().duplicates_dropped.get(), 1U);
-  native.put(part(1, std::nullopt));
-  const auto sent = native.put(first);
+  exact.put(part(1, std::nullopt));
+  const auto sent = exact.put(first);
   ASSERT_EQ(sent.size(), 1U);
   EXPECT_EQ(sent[0].target.bytes, 0U);
-  EXPECT_EQ(native_result_of(sent[0].frame, native.rule()).as<float>(), (std::vector<float>{2, 4}));
-  EXPECT_EQ(native_result_of(sent[0].frame, native.rule()).header.flags, 0);
+  EXPECT_EQ(exact_result_of(sent[0].frame, exact.rule()).as<float>(), (std::vector<float>{2, 4}));
+  EXPECT_EQ(exact_result_of(sent[0].frame, exact.rule()).header.flags, 0);
 }
 
 TEST_F(SwitchTargets, AreOfTheirUseAlone) {
-  native.put(part(0, wire::Target{0x1000, 11, 8}));
-  native.put(part(1, wire::Target{0x2000, 22, 8}));
-  native.put(part(0, std::nullopt, 2));
-  const auto sent = native.put(part(1, std::nullopt, 2));
+  exact.put(part(0, wire::Target{0x1000, 11, 8}));
+  exact.put(part(1, wire::Target{0x2000, 22, 8}));
+  exact.put(part(0, std::nullopt, 2));
+  const auto sent = exact.put(part(1, std::nullopt, 2));
   ASSERT_EQ(sent.size(), 1U);
   EXPECT_TRUE(sent[0].multicast);
 }
 
-TEST(SwitchNative, ATargetThatComesByPacketsIsDropped) {  // [RDMA-6]
+TEST(SwitchExact, ATargetThatComesByPacketsIsDropped) {  // [RDMA-6]
   Bench bench;
-  NativeJob native(bench, 2);
-  NativePart part = floats(0, {1, 2});
+  ExactJob exact(bench, 2);
+  ExactPart part = floats(0, {1, 2});
   part.target = wire::Target{0x1000, 11, 8};
-  EXPECT_TRUE(native.put(part).empty());
+  EXPECT_TRUE(exact.put(part).empty());
   EXPECT_EQ(bench.sw.counters().dropped_length.get(), 1U);
 }
 
 TEST_F(SwitchTargets, ElementsAreTheCardsToCheck) {  // [RDMA-5]
-  auto frame = native.frame(part(0, wire::Target{0x1000, 11, 8}));
-  frame[wire::kNativeHeaderBytes] ^= 1;
-  EXPECT_TRUE(native.put(frame, 0).empty());
+  auto frame = exact.frame(part(0, wire::Target{0x1000, 11, 8}));
+  frame[wire::kExactHeaderBytes] ^= 1;
+  EXPECT_TRUE(exact.put(frame, 0).empty());
   EXPECT_EQ(bench.sw.counters().dropped_checksum.get(), 1U) << "the target is covered";
-  frame[wire::kNativeHeaderBytes] ^= 1;
+  frame[wire::kExactHeaderBytes] ^= 1;
   frame.back() ^= 1;
-  native.put(frame, 0);
+  exact.put(frame, 0);
   EXPECT_EQ(bench.sw.counters().dropped_checksum.get(), 1U);
   EXPECT_EQ(bench.sw.counters().contributions_added.get(), 1U);
 }

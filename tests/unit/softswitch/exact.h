@@ -1,4 +1,4 @@
-// Packets of native sessions, as workers make them and take them.
+// Packets of exact sessions, as workers make them and take them.
 #pragma once
 
 #include <cstring>
@@ -11,7 +11,7 @@
 
 namespace switchml::softswitch {
 
-struct NativePart {
+struct ExactPart {
   uint8_t worker = 0;
   uint16_t slot = 0;
   uint32_t seq = 1;
@@ -31,8 +31,8 @@ std::vector<uint8_t> bytes_of(const std::vector<T>& values) {
   return bytes;
 }
 
-inline NativePart floats(int worker, const std::vector<float>& values, uint32_t seq = 1, uint16_t slot = 0) {
-  NativePart part;
+inline ExactPart floats(int worker, const std::vector<float>& values, uint32_t seq = 1, uint16_t slot = 0) {
+  ExactPart part;
   part.worker = static_cast<uint8_t>(worker);
   part.elements = bytes_of(values);
   part.seq = seq;
@@ -40,10 +40,10 @@ inline NativePart floats(int worker, const std::vector<float>& values, uint32_t 
   return part;
 }
 
-inline std::vector<uint8_t> native_frame(const NativePart& part, uint8_t job, uint32_t epoch, wire::ChecksumRule rule) {
-  wire::NativeHeader h;
+inline std::vector<uint8_t> exact_frame(const ExactPart& part, uint8_t job, uint32_t epoch, wire::ChecksumRule rule) {
+  wire::ExactHeader h;
   h.version = wire::kVersion;
-  h.kind = static_cast<uint8_t>(wire::Kind::kNativeContribution);
+  h.kind = static_cast<uint8_t>(wire::Kind::kExactContribution);
   h.flags = static_cast<uint8_t>(part.flags | (part.target ? wire::kFlagTarget : 0));
   h.job = job;
   h.worker = part.worker;
@@ -54,15 +54,15 @@ inline std::vector<uint8_t> native_frame(const NativePart& part, uint8_t job, ui
   h.divisor = part.divisor;
   h.seq = part.seq;
   h.call = part.call;
-  std::vector<uint8_t> frame(wire::kNativeHeaderBytes + (part.target ? wire::kTargetBytes : 0));
-  if (part.target) wire::write_target(*part.target, frame.data() + wire::kNativeHeaderBytes);
+  std::vector<uint8_t> frame(wire::kExactHeaderBytes + (part.target ? wire::kTargetBytes : 0));
+  if (part.target) wire::write_target(*part.target, frame.data() + wire::kExactHeaderBytes);
   frame.insert(frame.end(), part.elements.begin(), part.elements.end());
-  wire::seal_native(h, rule, frame.data(), frame.size() - wire::kNativeHeaderBytes);
+  wire::seal_exact(h, rule, frame.data(), frame.size() - wire::kExactHeaderBytes);
   return frame;
 }
 
-struct NativeResult {
-  wire::NativeHeader header;
+struct ExactResult {
+  wire::ExactHeader header;
   std::vector<uint8_t> elements;
 
   template <typename T>
@@ -75,43 +75,43 @@ struct NativeResult {
 };
 
 /// A whole one: its checksum has to hold.
-inline NativeResult native_result_of(const std::vector<uint8_t>& frame, wire::ChecksumRule rule) {
-  wire::NativePacket packet;
-  EXPECT_EQ(wire::parse_native(frame.data(), frame.size(), wire::Kind::kNativeResult, &packet),
+inline ExactResult exact_result_of(const std::vector<uint8_t>& frame, wire::ChecksumRule rule) {
+  wire::ExactPacket packet;
+  EXPECT_EQ(wire::parse_exact(frame.data(), frame.size(), wire::Kind::kExactResult, &packet),
             wire::ParseError::kNone);
-  EXPECT_TRUE(wire::native_intact(frame.data(), frame.size(), rule));
+  EXPECT_TRUE(wire::exact_intact(frame.data(), frame.size(), rule));
   EXPECT_EQ(packet.header.worker, kAllWorkers);
   return {packet.header, {packet.elements, packet.elements + packet.bytes}};
 }
 
-inline wire::Open ask_native(wire::Open open, uint8_t flags = 0) {
-  open.flags = static_cast<uint8_t>(wire::kOpenNative | flags);
+inline wire::Open ask_exact(wire::Open open, uint8_t flags = 0) {
+  open.flags = static_cast<uint8_t>(wire::kOpenExact | flags);
   return open;
 }
 
-/// A native session whose workers have all joined.
-struct NativeJob {
-  NativeJob(Bench& on, int workers, int slots = 8, size_t payload = 1024, int shards = 1, uint64_t client_key = 1)
-      : NativeJob(on, ask_native(ask_for(workers, shards, slots, payload, client_key))) {}
-  NativeJob(Bench& on, const wire::Open& asked) : job(on, asked) {
-    EXPECT_NE(job.granted.flags & wire::kOpenNative, 0);
+/// An exact session whose workers have all joined.
+struct ExactJob {
+  ExactJob(Bench& on, int workers, int slots = 8, size_t payload = 1024, int shards = 1, uint64_t client_key = 1)
+      : ExactJob(on, ask_exact(ask_for(workers, shards, slots, payload, client_key))) {}
+  ExactJob(Bench& on, const wire::Open& asked) : job(on, asked) {
+    EXPECT_NE(job.granted.flags & wire::kOpenExact, 0);
   }
   wire::ChecksumRule rule() const { return {job.granted.session_key, job.at(0).carrier != Carrier::kRdma}; }
-  std::vector<uint8_t> frame(const NativePart& part) const {
-    return native_frame(part, job.granted.job, job.granted.epoch, rule());
+  std::vector<uint8_t> frame(const ExactPart& part) const {
+    return exact_frame(part, job.granted.job, job.granted.epoch, rule());
   }
-  std::vector<Sent> put(const NativePart& part, int shard = 0) {
+  std::vector<Sent> put(const ExactPart& part, int shard = 0) {
     return job.bench.put(frame(part), job.at(part.worker, shard));
   }
   std::vector<Sent> put(const std::vector<uint8_t>& bytes, int worker) { return job.bench.put(bytes, job.at(worker)); }
-  NativeResult result(const std::vector<Sent>& sent) const {
+  ExactResult result(const std::vector<Sent>& sent) const {
     EXPECT_EQ(sent.size(), 1U);
-    return sent.size() == 1 ? native_result_of(sent[0].frame, rule()) : NativeResult{};
+    return sent.size() == 1 ? exact_result_of(sent[0].frame, rule()) : ExactResult{};
   }
   /// Puts all of them; what came of the last one.
-  NativeResult reduce(const std::vector<NativePart>& parts) {
+  ExactResult reduce(const std::vector<ExactPart>& parts) {
     std::vector<Sent> sent;
-    for (const NativePart& part : parts) {
+    for (const ExactPart& part : parts) {
       EXPECT_TRUE(sent.empty()) << "an answer before all have contributed";
       sent = put(part);
     }
