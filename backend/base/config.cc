@@ -21,13 +21,12 @@ namespace {
 
 constexpr const char* kPrefix = "SWITCHML_";
 
-OptionValue precision(Config* c) {
-  const auto set = [c](const std::string& name) {
-    c->integers = name == "integer";
-    c->exact = name == "exact";
+OptionValue precision(Precision* precision) {
+  const auto set = [precision](const std::string& name) {
+    *precision = name == "integer" ? Precision::kInteger : name == "exact" ? Precision::kExact : Precision::kAuto;
   };
   return value::one_of(
-      {"auto", "integer", "exact"}, set, [c] { return std::string(c->precision()); },
+      {"auto", "integer", "exact"}, set, [precision] { return std::string(name_of(*precision)); },
       "; integer not together with transport=shm");
 }
 
@@ -133,7 +132,7 @@ std::vector<Option> table(Config* c) {
        "how ranks reach each other: shm through memory of the one host they are on, udp, tcp and rdma through a "
        "switch; auto: shm where it can be had and no switch is named, with a controller udp, else rdma where every "
        "host has a card and it reaches the switches, else udp, or tcp where links are fast"},
-      {"precision", precision(c),
+      {"precision", precision(&c->precision),
        "how sums are added; auto: exactly, and rounded once, wherever software adds (twice where hosts have several "
        "ranks); integer: as a switching chip adds them, for the same bits with a chip and without one; exact: rounded "
        "once whatever the layout"},
@@ -278,7 +277,8 @@ Status check_transport(const Config& config, const Written& written) {
   if (config.transport == "rdma") return check_excludes("transport", {"faults"}, instead, written);
   if (config.transport != "shm") return {};
   Status status = check_excludes("transport", {"switch", "controller", "faults"}, instead, written);
-  if (status.ok() && config.integers) status = check_excludes("transport", {"precision"}, instead, written);
+  if (status.ok() && config.precision == Precision::kInteger)
+    status = check_excludes("transport", {"precision"}, instead, written);
   return status;
 }
 
@@ -295,6 +295,14 @@ Status check_relations(const Config& config, const Written& written) {
 }
 
 }  // namespace
+
+const char* name_of(Precision precision) {
+  switch (precision) {
+    case Precision::kInteger: return "integer";
+    case Precision::kExact: return "exact";
+    default: return "auto";
+  }
+}
 
 std::optional<std::map<std::string, double>> parse_faults(const std::string& text) {
   static const std::set<std::string> probabilities = {"send_loss", "receive_loss", "duplicate", "delay", "corrupt"};

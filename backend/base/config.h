@@ -2,6 +2,7 @@
 // variables, the process group's options (the same names, lower case, without the prefix: {"payload": "8192"}).
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <map>
 #include <optional>
@@ -13,6 +14,15 @@
 #include "base/status.h"
 
 namespace switchml {
+
+/// How sums are added.
+enum class Precision : uint8_t {
+  kAuto,     ///< "auto": exactly, and rounded once, in memory and in a switch in software; by a chip as integers.
+  kInteger,  ///< "integer": as a chip adds, whatever serves: the same bits with a chip and without. Excludes shm.
+  kExact,    ///< "exact": rounded once in any layout, or the group does not open. Excludes a controller.
+};
+/// As a user writes it.
+const char* name_of(Precision precision);
 
 struct Config {
   /// SWITCHML_SWITCH: ADDRESS:PORT of a switch, or several as named_switches() has them (client/switch_address.h);
@@ -34,15 +44,8 @@ struct Config {
   /// switch), or "auto": shm where it can be had, and no switch, controller or faults are asked for; else udp, or tcp
   /// where links are fast (session/agreement.h). shm not together with those, tcp not with a controller.
   std::string transport = "auto";
-  /// SWITCHML_PRECISION: how sums are added. "auto" (neither of these): exactly, and rounded once, where contributions
-  /// reach an aggregator as they are: in memory and in a switch in software. "integer": as a switching chip adds them,
-  /// whatever serves, so that the bits are the same with a chip and without one. Not together with shm.
-  bool integers = false;
-  /// "exact": rounded once whatever the layout, so that ranks of one host among several send by themselves; or the
-  /// group does not open. Not together with a controller.
-  bool exact = false;
-  /// As a user writes it.
-  const char* precision() const { return integers ? "integer" : exact ? "exact" : "auto"; }
+  /// SWITCHML_PRECISION.
+  Precision precision = Precision::kAuto;
   /// SWITCHML_ARENA: MiB in which each rank of a host that shares memory may allocate tensors for all of them to see;
   /// nullopt ("auto"): its part of half of the machine's memory. 0..65536. The first rank's counts.
   std::optional<size_t> arena_mib;

@@ -27,7 +27,7 @@ namespace switchml {
   X(results_stale, "packets", "results with another sequence number than awaited")                                  \
   X(results_foreign, "packets", "frames of another session")                                                        \
   X(results_malformed, "packets", "frames that are not well-formed results")                                        \
-  X(results_damaged, "packets", "exact results whose checksum does not hold")                                      \
+  X(results_damaged, "packets", "exact results whose checksum does not hold")                                       \
   X(witness_failures, "packets", "results that failed their witness")                                               \
   X(nonfinite_superblocks, "superblocks", "superblocks that held a NaN or an infinity")                             \
   X(window_reductions, "events", "times that the congestion window shrank")                                         \

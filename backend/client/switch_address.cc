@@ -95,7 +95,7 @@ Result<SwitchAddress> read_switch_address(const Blob& blob) {
   return place;
 }
 
-bool wants_exact(const Config& config) { return !config.integers && config.controller.empty(); }
+bool wants_exact(const Config& config) { return config.precision != Precision::kInteger && config.controller.empty(); }
 
 bool may_take_tcp(const Config& config) { return config.transport == "auto" && wants_exact(config); }
 bool may_take_rdma(const Config& config) { return may_take_tcp(config) && config.faults.empty(); }

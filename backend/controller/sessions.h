@@ -53,7 +53,7 @@ struct OpenRequest {
   bool sum = true;
   bool max = true;
   bool pairs = false;                        // ranks come by unreliable queue pairs
-  bool exact = false;                       // elements in their own type, where all switches can
+  bool exact = false;                        // elements in their own type, where all switches can
   std::vector<std::vector<Endpoint>> ranks;  // addresses of each
   size_t share = 0;                          // of the plan for the ranks' workers
   SessionId replaces;                        // which the ranks leave for this one, if it is one, of that key

@@ -32,8 +32,8 @@ struct Capabilities {
   uint64_t memory_bytes = 0;
   size_t receive_buffer_bytes = 0;
   std::string mac;
-  size_t places = 0;    // of members of all sessions together, one for each shard of each; 0: no bound
-  bool pairs = false;   // is the end of unreliable queue pairs
+  size_t places = 0;   // of members of all sessions together, one for each shard of each; 0: no bound
+  bool pairs = false;  // is the end of unreliable queue pairs
   bool exact = false;  // keeps contributions, and reduces elements of any type
 };
 

@@ -86,9 +86,8 @@ void ExactFormat::encode(InFlight& flight, Transport& link) {
   flight.sent_bytes = 0;
   if (has_elements) {
     place(flight, wants_result, link);
-    flight.sent_bytes = flight.elements != nullptr
-                            ? codec.bytes(flight.range)
-                            : codec.encode(flight.range, flight.frame + wire::kExactHeaderBytes);
+    flight.sent_bytes = flight.elements != nullptr ? codec.bytes(flight.range)
+                                                   : codec.encode(flight.range, flight.frame + wire::kExactHeaderBytes);
   }
   seal(flight, wants_result);
 }

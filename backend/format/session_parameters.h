@@ -68,7 +68,7 @@ struct SessionParameters : Route {
   size_t least_chunk_bytes = 0;
   uint32_t weight = 1;          // of the aggregator, where there are several
   int beside = -1;              // which worker the aggregator shares a host with; -1: none
-  bool exact = false;          // elements travel as they are; else as integers
+  bool exact = false;           // elements travel as they are; else as integers
   bool tree = false;            // exact: several switches add, and each rounds
   bool whole_chunks = false;    // the switch takes no words or a whole payload: shorter chunks are filled with zeros
   uint64_t secret[2] = {0, 0};  // of the ranks alone: keys the witness

@@ -306,11 +306,11 @@ class Agreement {
 
   Status check_grant(const SwitchAddress& place, const std::vector<wire::OpenReply>& granted) const {
     const bool integers = (granted.back().flags & wire::kOpenExact) == 0;
-    if (integers && opening_.config.exact) {
+    if (integers && opening_.config.precision == Precision::kExact) {
       return {Code::kInvalidArgument, "SWITCHML_PRECISION=\"exact\" cannot be had: switch " + place.name +
                                           " adds integers; use auto, or a switch in software"};
     }
-    if (opening_.config.exact && (granted.back().flags & wire::kOpenTree) != 0) {
+    if (opening_.config.precision == Precision::kExact && (granted.back().flags & wire::kOpenTree) != 0) {
       return {Code::kInvalidArgument,
               "SWITCHML_PRECISION=\"exact\" cannot be had: the ranks are at several switches of controller " +
                   opening_.config.controller + ", and each of these rounds; use auto, or ranks at one switch"};
@@ -347,7 +347,8 @@ class Agreement {
     asked.shards = static_cast<uint16_t>(hosts ? opening_.agreed.hosts.owners() : opening_.config.shards);
     asked.payload = static_cast<uint32_t>(payload);
     asked.slots = static_cast<uint16_t>(slots);
-    if (!opening_.config.integers && carrier != Carrier::kPlaces) asked.flags |= wire::kOpenExact;  // [EXACT-1]
+    if (opening_.config.precision != Precision::kInteger && carrier != Carrier::kPlaces)
+      asked.flags |= wire::kOpenExact;  // [EXACT-1]
     asked.flags |= open_flag_of(carrier);
     if (slots == 0 && !may_lose_frames(carrier)) {
       asked.slots = static_cast<uint16_t>(asked.shards * kLeastExactForBulk);

@@ -75,7 +75,7 @@ Result<Blob> hello_of(const Config& config, const GroupInfo& group) {
     blob.set("addresses", addresses);
   }
   blob.set("transport", config.transport);
-  blob.set("precision", config.precision());
+  blob.set("precision", name_of(config.precision));
   blob.set("faults", config.faults.empty() ? "" : "some");
   blob.set("on_switch_failure", config.fallback ? "fallback" : "error");
   blob.set("payload", config.payload_bytes);

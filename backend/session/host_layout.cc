@@ -101,8 +101,8 @@ std::vector<std::string> HostLayout::names() const {
 // Sums of hosts are rounded, a controller places each rank by itself, what takes a lost switch's place knows ranks
 // alone, and who asks for several engine threads a rank gets them.
 bool wants_hosts(const Config& config, const HostLayout& layout, bool faults) {
-  const bool by_themselves = config.transport == "udp" || config.exact || !config.controller.empty() ||
-                             config.fallback || config.shards != 1 || faults;
+  const bool by_themselves = config.transport == "udp" || config.precision == Precision::kExact ||
+                             !config.controller.empty() || config.fallback || config.shards != 1 || faults;
   return !by_themselves && layout.hosts() > 1 && layout.most() > 1 &&
          (config.slots == 0 || config.slots >= layout.owners() * kMinSlots);
 }

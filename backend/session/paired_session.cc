@@ -102,7 +102,7 @@ Config exact_config(const Config& config) {
 }  // namespace
 
 bool wants_pair(const Config& config) {
-  return !config.integers && (!config.switch_address.empty() || !config.controller.empty());
+  return config.precision != Precision::kInteger && (!config.switch_address.empty() || !config.controller.empty());
 }
 
 Result<std::unique_ptr<Session>> pair_with_hosts(std::unique_ptr<Session> switched, std::shared_ptr<SharedFate> fate,

@@ -108,9 +108,9 @@ class PlaceAgreement {
     if (!opening_.config.controller.empty()) return for_all(layout, ask_controller(hellos.value()));
     if (opening_.config.switch_address.empty() && wants_memory(opening_.config, opening_.one_host) && !opening_.faults)
       return offer_or_host();
-    auto place = !opening_.config.switch_address.empty()               ? name_switches()
+    auto place = !opening_.config.switch_address.empty()              ? name_switches()
                  : layout.hosts() > 1 && wants_exact(opening_.config) ? each_host(layout)
-                                                                       : host_switch();
+                                                                      : host_switch();
     if (place.ok() && wants_hosts(opening_.config, layout, opening_.faults)) place->set("hosts", layout.text());
     return for_all(layout, std::move(place));
   }

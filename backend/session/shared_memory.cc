@@ -16,7 +16,7 @@ namespace switchml {
 bool wants_memory(const Config& config, bool one_host) {
   if (config.transport == "shm") return true;
   return config.transport == "auto" && one_host && config.switch_address.empty() && config.controller.empty() &&
-         config.faults.empty() && !config.integers;
+         config.faults.empty() && config.precision != Precision::kInteger;
 }
 
 Status check_hosts(const Config& config, const std::vector<std::string>& hosts) {

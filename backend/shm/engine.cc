@@ -171,7 +171,7 @@ class MemoryEngine final : public Engine {
   const std::optional<Board> short_board_;  // of collectives that need not wait for larger ones
   const size_t short_packets_;              // of a collective of that board, at most; and of so many bytes
   const size_t payload_bytes_;
-  const bool exact_;    // the session of hosts
+  const bool exact_;     // the session of hosts
   const size_t pieces_;  // of a result that has one of each rank
   std::unique_ptr<Engine> up_;
   std::mutex order_;  // of submissions

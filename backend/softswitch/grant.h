@@ -23,7 +23,7 @@ struct GrantLimits {
   size_t receive_buffer_bytes = 0;   // 0: unbounded
   std::vector<size_t> payloads{};    // the sizes that it takes, in bytes; none: every allowed size up to the largest
   bool whole_chunks = false;         // packets without words or with a whole payload only
-  bool exact = false;               // it can keep contributions
+  bool exact = false;                // it can keep contributions
   size_t members = 0;                // of this session at this switch, child switches included; 0: all workers
   size_t max_members = kMaxWorkers;  // that it can have
   size_t page_slots = 0;             // slots of a page; 0: slots come from memory

@@ -95,7 +95,7 @@ struct SessionLimits {
   size_t slot_memory_bytes = 0;  // of all sessions together
   size_t max_payload_bytes = 0;
   bool whole_chunks = false;
-  bool exact = false;     // sessions may be, where that is asked for
+  bool exact = false;      // sessions may be, where that is asked for
   bool suits_tcp = false;  // replies say that TCP is for it
   bool has_card = false;   // members may come by RDMA
   int max_jobs = kMaxJobs;

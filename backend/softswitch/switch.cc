@@ -189,9 +189,8 @@ SessionEntry* SoftSwitch::Impl::admit_result(const Aggregator& format, const Arr
                                              SwitchCounters& counts) {
   SessionEntry* leaf = table.find(arrival.job, arrival.epoch);
   if (leaf == nullptr) return drop(counts.dropped_session);
-  if (leaf->uplink() == nullptr || &format_of(*leaf) != &format)
-    return drop(counts.dropped_kind);                                      // [TREE-8, EXACT-3]
-  if (leaf->uplink()->parent != from) return drop(counts.dropped_source);  // [TREE-8]
+  if (leaf->uplink() == nullptr || &format_of(*leaf) != &format) return drop(counts.dropped_kind);  // [TREE-8, EXACT-3]
+  if (leaf->uplink()->parent != from) return drop(counts.dropped_source);                           // [TREE-8]
   if (arrival.slot >= leaf->slots()) return drop(counts.dropped_slot);
   return leaf->takes(arrival.bytes) ? leaf : drop(counts.dropped_length);
 }

@@ -21,7 +21,7 @@ SWITCHML_EXPORT int accuracy_magnitude_bits(int workers) { return switchml::accu
 SWITCHML_EXPORT int accuracy_max_workers() { return switchml::kMaxWorkers; }
 
 SWITCHML_EXPORT const char* accuracy_exact(int type, const uint8_t* data, int workers, size_t elements, int levels,
-                                            uint8_t* out) {
+                                           uint8_t* out) {
   static thread_local std::string why;
   const auto status = switchml::accuracy::exact_sum(tensors_of(type, data, workers, elements), levels, out);
   why = status.message();

@@ -18,7 +18,7 @@ struct PathOptions {
   int ranks = 2;                          // 1 ... kMaxWorkers
   size_t payload_bytes = 1024;            // of a packet, not of "memory"
   int slots = 128;                        // wanted, not of "memory"
-  bool exact = false;                    // floats travel as they are, not of "memory"; of "rdma" they always do
+  bool exact = false;                     // floats travel as they are, not of "memory"; of "rdma" they always do
   std::string verbs = "libibverbs.so.1";  // of "rdma", as dlopen() takes it
 };
 

@@ -242,8 +242,7 @@ class Network : public PacketSink, public MeetTap {
     });
     if (known) return;
     const bool exact = (granted.flags & wire::kOpenExact) != 0;
-    check(exact == ((open_.flags & wire::kOpenExact) != 0 && !whole_),
-          "a session is exact where it can be, if asked");
+    check(exact == ((open_.flags & wire::kOpenExact) != 0 && !whole_), "a session is exact where it can be, if asked");
     of_card_[granted.job] = (open_.flags & wire::kOpenRdma) != 0;
     const size_t memory = granted.slots * SlotStore::slot_bytes(granted.payload, exact ? open_.workers : 0);
     opened_.push_back({granted.job, granted.epoch, client_of(from_), memory});

@@ -21,7 +21,7 @@ namespace switchml::sim {
   X(old_session, "frames of an ended session at a switch or worker")            \
   X(damage_caught, "frames damaged, dropped by their checksum")                 \
   X(damage_passed, "frames damaged past their checksum")                        \
-  X(exact_damaged, "of these, of exact sessions, whose own checksum tells")   \
+  X(exact_damaged, "of these, of exact sessions, whose own checksum tells")     \
   X(cut_off, "frames lost to a cut")                                            \
   X(cuts_healed, "hosts cut off for a while, then back")                        \
   X(cuts_long, "hosts cut off for longer than deadline or lease")               \
@@ -46,8 +46,8 @@ namespace switchml::sim {
   X(windows_shrank, "times that a congestion window shrank")                    \
   X(streams_chosen, "collectives that chose their stream")                      \
   X(sessions, "sessions opened")                                                \
-  X(exact_sessions, "of these, exact ones")                                   \
-  X(exact_refused, "exact sessions asked of who grants none")                 \
+  X(exact_sessions, "of these, exact ones")                                     \
+  X(exact_refused, "exact sessions asked of who grants none")                   \
   X(moved, "broadcasts, gathers and scatters, with a result each")              \
   X(results_unwanted, "results without elements, as somebody wants none")       \
   X(errors, "collectives that ended with an error")                             \

@@ -68,7 +68,7 @@ uint64_t hash_of_contents(const uint8_t* frame, size_t size, const SlotFrame& se
     return hash_without<wire::Header>(wire::read_header(frame), wire::write_header, wire::kHeaderBytes, frame, size);
   }
   return hash_without<wire::ExactHeader>(wire::read_exact_header(frame), wire::write_exact_header,
-                                          wire::kExactHeaderBytes, frame, size);
+                                         wire::kExactHeaderBytes, frame, size);
 }
 
 }  // namespace switchml::sim

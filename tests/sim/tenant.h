@@ -44,7 +44,7 @@ struct TenantOptions {
   size_t payload = 256;
   int sessions = 2;
   bool controlled = false;      // by a TreeController
-  bool exact_granted = false;  // if it asks for that
+  bool exact_granted = false;   // if it asks for that
   std::vector<int> attachment;  // each worker's switch
 };
 

@@ -128,8 +128,8 @@ class Driver {
     session.job = static_cast<uint8_t>(job);
     session.epoch = epoch;
     std::string members, uplink, parent, member;
-    words >> session.shards >> session.slots >> session.payload_bytes >> members >> uplink >> parent >>
-        session.exact >> session.session_key;
+    words >> session.shards >> session.slots >> session.payload_bytes >> members >> uplink >> parent >> session.exact >>
+        session.session_key;
     std::istringstream numbers(members);
     while (std::getline(numbers, member, ',')) session.members.insert(std::stoi(member));
     if (uplink != "-") session.uplink = Uplink{static_cast<uint8_t>(std::stoi(uplink)), endpoint(parent)};

@@ -34,7 +34,7 @@ void expect_untouched(const Strided& strided) {
 bool is_bytes(const at::Tensor& tensor) { return tensor.scalar_type() == at::kByte && tensor.is_contiguous(); }
 
 /// A switch that adds integers moves nothing.
-void with_integers(Cluster::Settings& settings) { settings.config.integers = true; }
+void with_integers(Cluster::Settings& settings) { settings.config.precision = Precision::kInteger; }
 
 /// By Gloo, and in memory.
 class EachWay : public ::testing::TestWithParam<Way> {

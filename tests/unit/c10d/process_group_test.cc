@@ -116,7 +116,7 @@ TEST(ProcessGroup, OpensAgainOnTheSameStore) {
 // ---- Gloo ----
 
 TEST(ProcessGroup, MakesGlooWhenItIsNeededAndOnce) {
-  const Cluster cluster(2, [](Group::Settings& settings) { settings.config.integers = true; });
+  const Cluster cluster(2, [](Group::Settings& settings) { settings.config.precision = Precision::kInteger; });
   expect_sums(cluster);
   EXPECT_EQ(cluster.gloo->made_on(0), 0);
   for (int i = 0; i < 2; ++i) cluster.on_each([](int, Group& group) { EXPECT_EQ(failure_of_broadcast(group), ""); });
@@ -132,7 +132,7 @@ TEST(ProcessGroup, MakesGlooAtOnceWhereItMust) {
 
 TEST(ProcessGroup, PassesOnWhyThereIsNoGloo) {
   const Cluster cluster(2, [](Group::Settings& settings) {
-    settings.config.integers = true;
+    settings.config.precision = Precision::kInteger;
     settings.make_gloo = [](auto&&...) -> c10::intrusive_ptr<compat::Base> {
       throw std::runtime_error("no network interface");
     };
@@ -575,7 +575,7 @@ TEST(ProcessGroup, TellsHowFloatsAreSummed) {
   const auto precision = [](int size, const std::string& transport, bool integers) {
     const Cluster cluster(size, [&](Group::Settings& settings) {
       settings.config.transport = transport;
-      settings.config.integers = integers;
+      if (integers) settings.config.precision = Precision::kInteger;
     });
     expect_sums(cluster);
     return cluster[0].statistics().precision;
@@ -606,7 +606,9 @@ TEST(ProcessGroup, TellsAHookOfTheCallsThatHaveSucceeded) {
 
 TEST(ProcessGroup, DoesNotCountFencesAsUsersElements) {
   for (const bool integers : {false, true}) {
-    const Cluster cluster(2, [&](Group::Settings& settings) { settings.config.integers = integers; });
+    const Cluster cluster(2, [&](Group::Settings& settings) {
+      if (integers) settings.config.precision = Precision::kInteger;
+    });
     cluster.on_each([](int, Group& group) {
       TensorList tensors{at::ones({5})};
       group.broadcast(tensors)->wait();

@@ -50,7 +50,7 @@ c10d::ReduceScatterOptions scattering(const Reduced& op) {
 }
 
 /// For Cluster: the switch adds integers, as a chip does.
-void integers(Cluster::Settings& settings) { settings.config.integers = true; }
+void integers(Cluster::Settings& settings) { settings.config.precision = Precision::kInteger; }
 
 /// As what elements travel to the switch.
 enum class Elements { kAsTheyAre, kAsIntegers };

@@ -15,7 +15,7 @@ namespace switchml::testing {
 namespace {
 
 constexpr size_t kExactChunk = 256;  // elements of 4 bytes
-constexpr int kTwoStreams = 64;       // slots: 0 to 7 of the short stream, 8 to 63 of the bulk stream
+constexpr int kTwoStreams = 64;      // slots: 0 to 7 of the short stream, 8 to 63 of the bulk stream
 constexpr int kShortSlots = 8;
 
 LoneOptions exact_session(int slots = 8) {

@@ -77,7 +77,7 @@ struct Losable {
 std::vector<std::vector<std::vector<float>>> sums(int size, int shards, bool integers, int rounds, int ends_at,
                                                   std::atomic<int>* moved) {
   Losable losable(shards);
-  losable.config.integers = integers;
+  if (integers) losable.config.precision = Precision::kInteger;
   std::vector<std::vector<std::vector<float>>> results(static_cast<size_t>(size));
   std::atomic<int> begun{0};
   std::atomic<bool> ended{ends_at == 0};

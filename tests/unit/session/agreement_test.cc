@@ -72,9 +72,9 @@ TEST(Agreement, SessionsAreExactWhereSoftwareAddsAndNothingElseIsAskedFor) {
   EXPECT_TRUE(is_exact(config)) << "embedded in a rank";
   config.switch_address = to_string(software->local());
   EXPECT_TRUE(is_exact(config));
-  config.integers = true;
+  config.precision = Precision::kInteger;
   EXPECT_FALSE(is_exact(config));
-  config.integers = false;
+  config.precision = Precision::kAuto;
   config.fallback = true;  // hosts go on with the same sums
   EXPECT_TRUE(is_exact(config));
   config.fallback = false;
@@ -177,7 +177,7 @@ TEST(Agreement, ExactSumsAreNotToBeHadFromASwitchThatAddsIntegers) {
   const auto server = start_switch(chip);
   Config config = quick_config();
   config.switch_address = to_string(server->local());
-  config.exact = true;
+  config.precision = Precision::kExact;
   MapStore store;
   const Status status = common_failure(agree_all(
       2, [&](int) { return config; }, store));
@@ -381,7 +381,7 @@ struct FarRanks {
     Config config = quick_config();
     config.switch_address = to_string(server->local());
     config.slots = slots;
-    config.integers = integers;
+    if (integers) config.precision = Precision::kInteger;
     outcome = agree_each(2, {}, [&](int rank) {
       AlteredStore far(store, rank == 0 ? rank_key("path", 1) : "", [](Blob* path) {
         path->set("leaves_host", 1);
@@ -547,7 +547,7 @@ TEST(Agreement, SwitchesOfAControllerMayAddElements) {
 
 TEST(Agreement, WhoWantsExactSumsGetsNoTree) {
   Config config = controlled_config();
-  config.exact = true;
+  config.precision = Precision::kExact;
   const Status status = common_failure(agree_at_tree(config));
   EXPECT_EQ(status.code(), Code::kInvalidArgument);
   EXPECT_TRUE(contains(status, "SWITCHML_PRECISION=\"exact\" cannot be had")) << status.message();

@@ -215,7 +215,7 @@ TEST(PairedSession, HasAHostOfItsOwnForEachPart) {
 
 TEST(PairedSession, IntegersAloneDoWithoutIt) {
   Config config = preset_config();
-  config.integers = true;
+  config.precision = Precision::kInteger;
   PairOf pair("ab", config);
   ASSERT_TRUE(pair.opens());
   for (const auto& session : pair.sessions) {
@@ -229,7 +229,7 @@ TEST(PairedSession, WantsASwitchThatIsNamed) {
   EXPECT_FALSE(wants_pair(config));
   config.switch_address = "s:1";
   EXPECT_TRUE(wants_pair(config));
-  config.integers = true;
+  config.precision = Precision::kInteger;
   EXPECT_FALSE(wants_pair(config));
   config = Config();
   config.controller = "c:1";

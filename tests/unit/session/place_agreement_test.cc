@@ -254,7 +254,7 @@ TEST(AgreementOnMemory, RanksOnSeveralHostsUseASwitch) {
     EXPECT_NE(rank->others[0].switch_name.find("embedded in rank 1"), std::string::npos);
     EXPECT_EQ(rank->others[0].worker, static_cast<int>(i));
   }
-  config.integers = true;
+  config.precision = Precision::kInteger;
   expect_embedded_switch(agree_altered(2, config, other_hello("host", "another host")));
 }
 

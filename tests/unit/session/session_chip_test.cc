@@ -19,7 +19,7 @@ class SessionAtAChip : public ::testing::Test {
   void add(int size, int shards, const std::function<void(int round)>& between = nullptr) {
     Config config = config_over("rdma");
     config.controller = "c:1";
-    config.integers = true;
+    config.precision = Precision::kInteger;
     config.shards = shards;
     Chip chip;
     FakeController controller;
@@ -92,7 +92,8 @@ TEST_F(SessionAtAChip, RanksGoOnWithoutItAndComeBackByPairs) {
   open({});
   Config config = config_over("rdma");
   config.controller = "c:1";
-  config.integers = config.fallback = true;
+  config.precision = Precision::kInteger;
+  config.fallback = true;
   config.failure_timeout = seconds(1);
   std::optional<Chip> chip(std::in_place);
   FakeController controller;

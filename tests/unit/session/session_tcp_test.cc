@@ -16,7 +16,7 @@ TEST(SessionOverTcp, AddsThroughASwitchInRankZero) {
   for (const char* precision : {"auto", "integer"}) {
     SCOPED_TRACE(precision);
     Config config = over_tcp();
-    config.integers = std::string(precision) == "integer";
+    if (std::string(precision) == "integer") config.precision = Precision::kInteger;
     add_on_hosts("aaa", config, "tcp");
   }
 }

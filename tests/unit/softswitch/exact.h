@@ -77,8 +77,7 @@ struct ExactResult {
 /// A whole one: its checksum has to hold.
 inline ExactResult exact_result_of(const std::vector<uint8_t>& frame, wire::ChecksumRule rule) {
   wire::ExactPacket packet;
-  EXPECT_EQ(wire::parse_exact(frame.data(), frame.size(), wire::Kind::kExactResult, &packet),
-            wire::ParseError::kNone);
+  EXPECT_EQ(wire::parse_exact(frame.data(), frame.size(), wire::Kind::kExactResult, &packet), wire::ParseError::kNone);
   EXPECT_TRUE(wire::exact_intact(frame.data(), frame.size(), rule));
   EXPECT_EQ(packet.header.worker, kAllWorkers);
   return {packet.header, {packet.elements, packet.elements + packet.bytes}};
@@ -93,9 +92,7 @@ inline wire::Open ask_exact(wire::Open open, uint8_t flags = 0) {
 struct ExactJob {
   ExactJob(Bench& on, int workers, int slots = 8, size_t payload = 1024, int shards = 1, uint64_t client_key = 1)
       : ExactJob(on, ask_exact(ask_for(workers, shards, slots, payload, client_key))) {}
-  ExactJob(Bench& on, const wire::Open& asked) : job(on, asked) {
-    EXPECT_NE(job.granted.flags & wire::kOpenExact, 0);
-  }
+  ExactJob(Bench& on, const wire::Open& asked) : job(on, asked) { EXPECT_NE(job.granted.flags & wire::kOpenExact, 0); }
   wire::ChecksumRule rule() const { return {job.granted.session_key, job.at(0).carrier != Carrier::kRdma}; }
   std::vector<uint8_t> frame(const ExactPart& part) const {
     return exact_frame(part, job.granted.job, job.granted.epoch, rule());

@@ -123,7 +123,7 @@ struct ExactDrop {
 
 void seal_again(const ExactJob& job, std::vector<uint8_t>* frame) {
   wire::seal_exact(wire::read_exact_header(frame->data()), {job.job.granted.session_key}, frame->data(),
-                    frame->size() - wire::kExactHeaderBytes);
+                   frame->size() - wire::kExactHeaderBytes);
 }
 
 template <typename Change>
@@ -155,33 +155,32 @@ INSTANTIATE_TEST_SUITE_P(
         ExactDrop{"dropped_short", [](const ExactJob&, Frame* f) { f->resize(23); }},
         ExactDrop{"dropped_version", [](const ExactJob&, Frame* f) { (*f)[0] = 0x25; }},
         ExactDrop{"dropped_operation",
-                   [](const ExactJob& j, Frame* f) { change_header(j, f, [](auto* h) { h->type = 10; }); }},
+                  [](const ExactJob& j, Frame* f) { change_header(j, f, [](auto* h) { h->type = 10; }); }},
         ExactDrop{"dropped_operation",
-                   [](const ExactJob& j, Frame* f) { change_header(j, f, [](auto* h) { h->operation = 5; }); }},
+                  [](const ExactJob& j, Frame* f) { change_header(j, f, [](auto* h) { h->operation = 5; }); }},
         ExactDrop{"dropped_operation",
-                   [](const ExactJob& j, Frame* f) { change_header(j, f, [](auto* h) { h->divisor = 0; }); }},
+                  [](const ExactJob& j, Frame* f) { change_header(j, f, [](auto* h) { h->divisor = 0; }); }},
         ExactDrop{"dropped_operation",
-                   [](const ExactJob& j, Frame* f) { change_header(j, f, [](auto* h) { h->divisor = 129; }); }},
-        ExactDrop{"dropped_seq",
-                   [](const ExactJob& j, Frame* f) { change_header(j, f, [](auto* h) { h->seq = 0; }); }},
+                  [](const ExactJob& j, Frame* f) { change_header(j, f, [](auto* h) { h->divisor = 129; }); }},
+        ExactDrop{"dropped_seq", [](const ExactJob& j, Frame* f) { change_header(j, f, [](auto* h) { h->seq = 0; }); }},
         ExactDrop{"dropped_length",
-                   [](const ExactJob& j, Frame* f) {
-                     f->pop_back();
-                     seal_again(j, f);
-                   }},
+                  [](const ExactJob& j, Frame* f) {
+                    f->pop_back();
+                    seal_again(j, f);
+                  }},
         ExactDrop{"dropped_length",
-                   [](const ExactJob& j, Frame* f) {
-                     f->resize(24 + 260);
-                     seal_again(j, f);
-                   }},
+                  [](const ExactJob& j, Frame* f) {
+                    f->resize(24 + 260);
+                    seal_again(j, f);
+                  }},
         ExactDrop{"dropped_session",
-                   [](const ExactJob& j, Frame* f) { change_header(j, f, [](auto* h) { h->job = 200; }); }},
+                  [](const ExactJob& j, Frame* f) { change_header(j, f, [](auto* h) { h->job = 200; }); }},
         ExactDrop{"dropped_session",
-                   [](const ExactJob& j, Frame* f) { change_header(j, f, [](auto* h) { ++h->epoch; }); }},
+                  [](const ExactJob& j, Frame* f) { change_header(j, f, [](auto* h) { ++h->epoch; }); }},
         ExactDrop{"dropped_worker",
-                   [](const ExactJob& j, Frame* f) { change_header(j, f, [](auto* h) { h->worker = 2; }); }},
+                  [](const ExactJob& j, Frame* f) { change_header(j, f, [](auto* h) { h->worker = 2; }); }},
         ExactDrop{"dropped_slot",
-                   [](const ExactJob& j, Frame* f) { change_header(j, f, [](auto* h) { h->slot = 8; }); }},
+                  [](const ExactJob& j, Frame* f) { change_header(j, f, [](auto* h) { h->slot = 8; }); }},
         ExactDrop{"dropped_source", [](const ExactJob&, Frame*) {}, 1},
         ExactDrop{"dropped_source", [](const ExactJob&, Frame*) {}, 500},
         ExactDrop{"dropped_source", [](const ExactJob&, Frame* f) { f->back() ^= 1; }, 500},
