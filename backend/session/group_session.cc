@@ -48,8 +48,8 @@ std::string names_of(const std::vector<SessionParameters>& sessions) {
 class GroupSession : public Session {
  public:
   GroupSession(Agreed* agreed, const GroupInfo& group, Rendezvous& store)
-      : parameters_(agreed->parameters),
-        others_(agreed->others),
+      : parameters_(agreed->sessions.front()),
+        others_(agreed->sessions.begin() + 1, agreed->sessions.end()),
         group_(group),
         store_(store),
         embedded_(std::move(agreed->embedded)),
@@ -280,7 +280,7 @@ class GroupSession : public Session {
     options.rank = group_.rank;
     options.size = group_.size;
     options.who = this_process();
-    options.key = agreed->watch_key;
+    options.key = agreed->watch_meeting.key;
     options.patience = patience;
     options.on_loss = [this](int rank, const std::string& text, bool gone) {
       if (gone) note_gone(rank, text);
@@ -298,10 +298,10 @@ class GroupSession : public Session {
       options.rank_0_left = [this] { return has_left(board()); };
     }
     const std::lock_guard<std::mutex> lock(watch_mutex_);
-    if (agreed->watch_listener.valid()) {
-      watch_ = std::make_unique<PeerWatch>(options, std::move(agreed->watch_listener));
-    } else if (agreed->watch_address.size != 0) {
-      watch_ = std::make_unique<PeerWatch>(options, agreed->watch_address);
+    if (agreed->watch_meeting.listener.valid()) {
+      watch_ = std::make_unique<PeerWatch>(options, std::move(agreed->watch_meeting.listener));
+    } else if (agreed->watch_meeting.address.size != 0) {
+      watch_ = std::make_unique<PeerWatch>(options, agreed->watch_meeting.address);
     }
   }
 
@@ -425,12 +425,12 @@ Result<std::unique_ptr<Session>> open_group_session(const Config& config, const 
       agree(config, group, store, deadline, std::move(of_session.controller), of_session.ended, of_session.watched);
   if (!agreed.ok()) return agreed.status();
   EngineOptions options;
-  options.session = agreed->parameters;
-  options.others = agreed->others;
+  options.session = agreed->sessions.front();
+  options.others.assign(agreed->sessions.begin() + 1, agreed->sessions.end());
   options.rto_min = config.rto_min;
   options.rto_max = config.rto_max;
   options.congestion_control = config.congestion_control;
-  if (!may_lose_frames(agreed->parameters.switch_endpoint.carrier)) {
+  if (!may_lose_frames(agreed->sessions.front().switch_endpoint.carrier)) {
     options.rto_min = std::max<Duration>(config.rto_min, kConnectionRto);
     options.rto_max = std::max<Duration>(config.rto_max, kConnectionRto);
   }
@@ -438,7 +438,7 @@ Result<std::unique_ptr<Session>> open_group_session(const Config& config, const 
   options.spin = agreed->local.spin();
   if (!agreed->transports.empty()) {
     options.own_threads = sessions_move(config);
-    const size_t share_threads = options.own_threads ? 1 : 1 + agreed->others.size();
+    const size_t share_threads = options.own_threads ? 1 : 1 + options.others.size();
     place_threads(config, agreed->local, static_cast<int>(agreed->transports.size() / share_threads), &options);
   }
   const std::string name = group.name;
@@ -448,11 +448,11 @@ Result<std::unique_ptr<Session>> open_group_session(const Config& config, const 
     SWITCHML_LOG(kInfo) << name << ": " << status.to_string();
   };
   options.slow = {config.slow_warning, warning_of(group)};
-  const SessionParameters& p = agreed->parameters;
+  const SessionParameters& p = agreed->sessions.front();
   SWITCHML_LOG(kInfo) << name << ": rank " << group.rank << " of " << group.size << " joined job " << int{p.job}
                       << " at " << (agreed->transports.empty() && agreed->hosts.ranks() == 0 ? "" : "switch ")
-                      << names_of(with_others(p, agreed->others)) << ": " << p.slots << " slots of " << p.payload_bytes
-                      << " bytes, " << p.shards << " shards";
+                      << names_of(agreed->sessions) << ": " << p.slots << " slots of " << p.payload_bytes << " bytes, "
+                      << p.shards << " shards";
   return start_together(std::make_unique<GroupSession>(&agreed.value(), group, store), group, store, deadline,
                         agreed->watch.get(), of_session.ended,
                         [&](GroupSession& session) { session.start(&agreed.value(), options, config); });

@@ -7,6 +7,7 @@
 #include <cstring>
 #include <thread>
 
+#include "base/log.h"
 #include "base/random.h"
 #include "session/host_addresses.h"
 #include "socket/address.h"
@@ -59,6 +60,33 @@ bool is_over(const std::string& sign) {
 }
 
 }  // namespace
+
+WatchMeeting WatchMeeting::offer(const Result<Endpoint>& own_address, const std::string& group) {
+  WatchMeeting meeting;
+  auto listener = own_address.ok() ? PeerWatch::listen(own_address.value()) : Result<Fd>(own_address.status());
+  if (!listener.ok()) {
+    SWITCHML_LOG(kWarning) << group
+                           << ": the death of a rank will be noticed by timeouts only: " << listener.status().message();
+    return meeting;
+  }
+  meeting.key = random_bits();
+  meeting.listener = std::move(listener.value());
+  return meeting;
+}
+
+void WatchMeeting::write(Blob* blob) const {
+  if (!listener.valid()) return;
+  blob->set("watch", to_string(local_endpoint(listener.get())));
+  blob->set("watch_key", key);
+}
+
+WatchMeeting WatchMeeting::read(const Blob& blob) {
+  WatchMeeting meeting;
+  const auto address = literal_address(blob.text("watch"), 0);
+  if (address.ok()) meeting.address = address.value();
+  blob.number("watch_key", UINT64_MAX, &meeting.key);
+  return meeting;
+}
 
 OpeningWatch::OpeningWatch(const Config& config, const GroupInfo& group, Rendezvous& store)
     : config_(config), group_(group), store_(store) {

@@ -102,12 +102,12 @@ inline void expect_carrier(const Outcome& outcome, Carrier carrier) {
   const bool packets = carrier == Carrier::kPackets;
   for (const auto& rank : outcome.ranks) {
     ASSERT_TRUE(rank.ok()) << rank.status().to_string();
-    for (const SessionParameters& session : rank->sessions()) {
+    for (const SessionParameters& session : rank->sessions) {
       EXPECT_EQ(session.switch_endpoint.carrier, carrier);
       EXPECT_EQ(session.payload_bytes, packets ? 1408U : kMaxPayloadBytes);
       EXPECT_EQ(session.least_chunk_bytes > 0, !packets);
     }
-    EXPECT_EQ(rank->transports.size(), rank->sessions().size());
+    EXPECT_EQ(rank->transports.size(), rank->sessions.size());
     EXPECT_STREQ(rank->transports[0]->name(), packets ? "udp" : carrier == Carrier::kTcp ? "tcp" : "rdma");
     if (rank->embedded == nullptr) continue;
     const SwitchCounters counters = rank->embedded->counters();
