@@ -61,7 +61,7 @@ TESTED_ELSEWHERE = {
     "session/plan_maker.cc": "what it decides: grants_test.cc; how it asks switches, through agree(): agreement_test.cc",
     "session/settle_payload.cc": "what it decides: path_report_test.cc; the rest through agree(): agreement_test.cc",
     "session/settle_cards.cc": "through agree(): session_rdma_test.cc",
-    "session/group_session.cc": "through Session::open: session_test.cc and others",
+    "session/attachment.cc": "through Session::open: session_test.cc and others",
 }
 
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]')

@@ -1,5 +1,5 @@
-// How the ranks of a group come to share a session: the phases, in their order. Each rank leaves a blob in the store for
-// each, or its error instead, and all ranks end with that error. A phase returns what the next one takes.
+// How the ranks of a group come to share a session: the phases, in their order. Each rank leaves a blob in the store
+// for each, or its error instead, and all ranks end with that error. A phase returns what the next one takes.
 //
 //   rank                                   topic      what rank 0 does with it                 phase
 //   every rank: host, versions, settings,  hello      compares; finds the switch, asks a       hello.h
@@ -30,7 +30,7 @@
 //   every rank: whether its card reaches   reached    opens sessions without cards where one
 //   rank 0: these sessions, or none        instead    does not; "joined" again
 // A rank that fails in between says so under "gave_up", which every rank that waits for any of these reads.
-// group_session.cc adds: every rank: started, and rank 0: open, when all have the threads that they need.
+// attachment.cc adds: every rank: started, and rank 0: open, when all have the threads that they need.
 #pragma once
 
 #include <functional>

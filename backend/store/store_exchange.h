@@ -63,12 +63,19 @@ class StoreExchange {
 /// For a rank that cannot take part in Session::open: the others' calls of it end with "rank N: " and `why`.
 void give_up_opening(Rendezvous& store, const GroupInfo& group, const Status& why);
 
-/// What `step` returns, or throws but for NoThread, which becomes an error. If that is one, the others are told.
+inline const Status& status_of(const Status& status) { return status; }
+template <typename T>
+const Status& status_of(const Result<T>& result) {
+  return result.status();
+}
+
+/// What `step`, a Status or a Result, returns, or throws but for NoThread, which becomes an error. If that is one, the
+/// others are told.
 template <typename Step>
 auto telling_others(StoreExchange& roll, Step&& step) -> decltype(step()) {
   try {
     auto result = step();
-    if (!result.ok()) roll.give_up(result.status());
+    if (!result.ok()) roll.give_up(status_of(result));
     return result;
   } catch (const StatusError& none) {
     roll.give_up(none.status());

@@ -58,7 +58,7 @@ inline void add_on_hosts(const std::string& hosts, const Config& config, const s
     PlacedStore placed(store, rank, hosts[static_cast<size_t>(rank)]);
     auto session = Session::open(config, {rank, size, "group t"}, placed, monotonic_now() + seconds(60));
     ASSERT_TRUE(session.ok()) << session.status().to_string();
-    EXPECT_EQ(session.value()->transport(), transport);
+    EXPECT_EQ(session.value()->abilities().transport, transport);
     for (const size_t count : {size_t{0}, size_t{1}, size_t{1000}, size_t{100001}, size_t{3000000}}) {
       std::vector<float> values(count);
       for (size_t i = 0; i < count; ++i) values[i] = static_cast<float>(i % 1000 + static_cast<size_t>(rank));

@@ -165,7 +165,7 @@ struct SeveralSwitches {
     for (size_t i = 0; i < count; ++i) servers.push_back(start_switch(i + 1 < count ? ServerOptions() : last));
   }
   std::string address(size_t i) const { return to_string(servers[i]->local()); }
-  /// All,
+  /// All, from that one on in rotation.
   std::string named(size_t first = 0) const {
     std::string text;
     for (size_t i = 0; i < servers.size(); ++i) {
