@@ -119,7 +119,7 @@ std::optional<ReplyStatus> Sessions::join(const Request& request, const std::opt
   if (session == nullptr) return ReplyStatus::kUnknownSession;
   const std::pair<int, int> member{asked.worker, asked.shard};
   const bool here = asked.worker < session->ranks.size() && may_join_here(*session, asked.worker, request);
-  softswitch::SessionTable::Joined answer;
+  softswitch::JoinOutcome answer;
   answer.status = ReplyStatus::kNotMember;
   if (here) answer = table_.join(asked, request.from.endpoint, request.now);
   if (answer.status == ReplyStatus::kProveAddress) {
