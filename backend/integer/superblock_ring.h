@@ -19,8 +19,8 @@ struct Superblock {
   bool ready = false;  // exponents are known
   bool has_nonfinite = false;
   std::vector<uint8_t> exponents;  // one per block
-  uint8_t* classes = nullptr;  // the ring's; a quant::Nonfinite per element of the superblock, used where has_nonfinite
-  size_t nonfinite_sent = 0;   // chunks
+  uint8_t* classes = nullptr;      // the ring's; a Nonfinite per element of the superblock, used where has_nonfinite
+  size_t nonfinite_sent = 0;       // chunks
   size_t nonfinite_done = 0;
   size_t chunks_done = 0;
 };

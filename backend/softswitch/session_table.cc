@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "quant/siphash.h"
+#include "base/siphash.h"
 #include "slots/slot_store.h"
 
 namespace switchml::softswitch {
@@ -296,7 +296,7 @@ uint8_t SessionTable::free_job() const {  // [PKT-6]
 // A keyed hash of a counter: who has seen some epochs and keys cannot tell the others.
 uint64_t SessionTable::next_random() {
   ++random_calls_;
-  return quant::siphash24({limits_.seed, ~limits_.seed}, &random_calls_, sizeof random_calls_);
+  return siphash24({limits_.seed, ~limits_.seed}, &random_calls_, sizeof random_calls_);
 }
 
 // Nothing is kept of those who have not joined. Another key than that of epochs and session keys. [COOKIE-1]
@@ -309,7 +309,7 @@ uint64_t SessionTable::cookie_of(const wire::Join& asked, const Endpoint& from) 
   place.shard = asked.shard;
   wire::write_join(place, text);
   std::copy_n(from.bytes, from.size, text + wire::kJoinBytes);
-  return quant::siphash24({~limits_.seed, limits_.seed}, text, wire::kJoinBytes + from.size);
+  return siphash24({~limits_.seed, limits_.seed}, text, wire::kJoinBytes + from.size);
 }
 
 uint32_t SessionTable::next_epoch(uint8_t job) {
