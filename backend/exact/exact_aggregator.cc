@@ -5,7 +5,7 @@
 #include <cstring>
 
 #include "base/limits.h"
-#include "quant/reduction.h"
+#include "exact/reduction.h"
 
 namespace switchml {
 
@@ -103,9 +103,9 @@ void ExactAggregator::complete(const Arrival& last, SlotUse* use, SlotStore* sto
     const Inputs inputs = inputs_of(*use, store, last);
     const auto type = static_cast<ElementType>(header.type);
     const uint32_t divisor = uplink ? 1 : header.divisor;  // The root divides.
-    const quant::Reduction reduction{static_cast<ReduceOp>(header.operation), type, divisor};
-    quant::reduce(reduction, inputs.elements.data(), inputs.count, use->bytes / element_bytes(type),
-                  payload);  // [EXACT-17]
+    const ElementReduction reduction{static_cast<ReduceOp>(header.operation), type, divisor};
+    reduce(reduction, inputs.elements.data(), inputs.count, use->bytes / element_bytes(type),
+           payload);  // [EXACT-17]
   }
   wire::seal_exact(header, rule, payload - wire::kExactHeaderBytes, use->bytes);
   use->complete = true;

@@ -1,5 +1,5 @@
 // Aggregation in an exact session: a slot keeps contributions until the last one has come, then all are reduced at once
-// (quant/reduction.h) [EXACT-17, EXACT-20]. So sums of floats are exact, and rounded once at each switch of a tree.
+// (exact/reduction.h) [EXACT-17, EXACT-20]. So sums of floats are exact, and rounded once at each switch of a tree.
 #pragma once
 
 #include "format/aggregator.h"

@@ -7,7 +7,7 @@
 
 #include "base/assert.h"
 #include "base/limits.h"
-#include "quant/reduction.h"
+#include "exact/reduction.h"
 
 namespace switchml {
 
@@ -47,8 +47,8 @@ size_t ExactCodec::encode(ElementRange range, uint8_t* out) const {
   for (size_t i = 0; i < count; ++i) {
     inputs[i] = static_cast<const uint8_t*>(alone ? collective_.input : collective_.inputs[i]) + range.begin * size;
   }
-  const quant::Reduction reduction{collective_.op, collective_.type, divides_parts() ? collective_.divisor : 1};
-  quant::reduce(reduction, inputs.data(), static_cast<int>(count), range.count, out);  // [ELANE-7]
+  const ElementReduction reduction{collective_.op, collective_.type, divides_parts() ? collective_.divisor : 1};
+  reduce(reduction, inputs.data(), static_cast<int>(count), range.count, out);  // [ELANE-7]
   return bytes;
 }
 

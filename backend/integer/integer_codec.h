@@ -8,9 +8,9 @@
 #include <cstdint>
 
 #include "format/format.h"
+#include "integer/block_exponent.h"
 #include "integer/superblock_ring.h"
-#include "quant/block_exponent.h"
-#include "quant/kernels.h"
+#include "kernels/kernels.h"
 #include "slots/chunk_plan.h"
 #include "wire/layout.h"
 
@@ -57,7 +57,7 @@ class IntegerCodec {
 
   const Collective& collective_;
   const ChunkPlan& plan_;
-  const quant::Kernels& kernels_;
+  const Kernels& kernels_;
   int bits_;
 };
 

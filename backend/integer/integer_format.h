@@ -10,7 +10,7 @@
 
 #include "format/format.h"
 #include "integer/superblock_ring.h"
-#include "quant/witness.h"
+#include "integer/witness.h"
 #include "wire/layout.h"
 
 namespace switchml {
@@ -41,7 +41,7 @@ class IntegerFormat final : public Format {
   void seal(InFlight& flight, wire::Operation operation, size_t words, uint64_t exponents_hash) const;
 
   std::vector<SuperblockRing> rings_;  // One per stream.
-  const quant::Witness witness_;
+  const Witness witness_;
 };
 
 }  // namespace switchml

@@ -19,7 +19,7 @@ struct Superblock {
   bool ready = false;  // Exponents are known.
   bool has_nonfinite = false;
   std::vector<uint8_t> exponents;  // One per block.
-  uint8_t* classes = nullptr;      // A quant::Nonfinite per element, used where has_nonfinite; the ring's memory.
+  uint8_t* classes = nullptr;      // A Nonfinite per element, used where has_nonfinite; the ring's memory.
   size_t nonfinite_sent = 0;       // Chunks.
   size_t nonfinite_done = 0;
   size_t chunks_done = 0;

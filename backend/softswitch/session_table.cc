@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "quant/siphash.h"
+#include "base/siphash.h"
 #include "slots/slot_store.h"
 
 namespace switchml::softswitch {
@@ -296,7 +296,7 @@ uint8_t SessionTable::free_job() const {  // [PKT-6]
 // A keyed hash of a counter: known epochs and keys do not tell others.
 uint64_t SessionTable::next_random() {
   ++random_calls_;
-  return quant::siphash24({limits_.seed, ~limits_.seed}, &random_calls_, sizeof random_calls_);
+  return siphash24({limits_.seed, ~limits_.seed}, &random_calls_, sizeof random_calls_);
 }
 
 // A keyed hash, so that joins before the proof leave no state. The key is not that of epochs and session keys.
@@ -310,7 +310,7 @@ uint64_t SessionTable::cookie_of(const wire::Join& asked, const Endpoint& from) 
   member.shard = asked.shard;
   wire::write_join(member, text);
   std::copy_n(from.bytes, from.size, text + wire::kJoinBytes);
-  return quant::siphash24({~limits_.seed, limits_.seed}, text, wire::kJoinBytes + from.size);
+  return siphash24({~limits_.seed, limits_.seed}, text, wire::kJoinBytes + from.size);
 }
 
 uint32_t SessionTable::next_epoch(uint8_t job) {

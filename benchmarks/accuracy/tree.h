@@ -1,5 +1,5 @@
-// Sums of many workers' tensors through a tree of switches, with the arithmetic that ships (backend/quant). Only the
-// tree is simulated: no packets, no sessions. Elements are finite.
+// Sums of many workers' tensors through a tree of switches, with the arithmetic that ships (backend/exact,
+// backend/integer). Only the tree is simulated: no packets, no sessions. Elements are finite.
 #pragma once
 
 #include <cstddef>
@@ -26,7 +26,7 @@ struct Tensors {
 /// have alike, and workers as evenly as possible. 1 <= levels.
 std::vector<int> split(int workers, int levels);
 
-/// quant::magnitude_bits(), also for more workers than a session takes.
+/// switchml::magnitude_bits(), also for more workers than a session takes.
 int magnitude_bits(int workers);
 
 /// Exact: each node adds its children's tensors exactly and rounds once to the type. A node takes kMaxWorkers.

@@ -12,7 +12,7 @@
 
 #include "base/clock.h"
 #include "base/processors.h"
-#include "quant/kernels.h"
+#include "kernels/kernels.h"
 
 namespace switchml::bench {
 
@@ -80,7 +80,7 @@ void write(const uint8_t* from, uint8_t* to, bool past_caches) {
   for (size_t i = 0; i < kChunk; i += kStaged) {
     if (past_caches) {
       std::memcpy(staged.data(), from + i, kStaged);
-      quant::kernels().copy_non_temporal(staged.data(), to + i, kStaged);
+      kernels().copy_non_temporal(staged.data(), to + i, kStaged);
     } else {
       std::memcpy(to + i, from + i, kStaged);
     }

@@ -18,7 +18,7 @@
 #include "base/command_line.h"
 #include "base/parse.h"
 #include "hand_over.h"
-#include "quant/kernels.h"
+#include "kernels/kernels.h"
 
 namespace {
 
@@ -45,7 +45,7 @@ void pass(Rank& rank) {
   for (size_t i = 0; i < rank.tensor.size(); i += kPiece) {
     const size_t n = std::min(kPiece, rank.tensor.size() - i);
     std::memcpy(piece.data(), &rank.tensor[i], n);
-    switchml::quant::kernels().copy_non_temporal(piece.data(), &rank.result[i], n);
+    switchml::kernels().copy_non_temporal(piece.data(), &rank.result[i], n);
   }
 }
 

@@ -18,13 +18,13 @@
 #include <vector>
 
 #include "base/command_line.h"
-#include "quant/block_exponent.h"
-#include "quant/kernels.h"
+#include "integer/block_exponent.h"
+#include "kernels/kernels.h"
 
 namespace {
 
-using switchml::quant::Kernels;
-using switchml::quant::Scale;
+using switchml::Kernels;
+using switchml::Scale;
 
 constexpr size_t kFrameBytes = 32 * 1024;
 constexpr size_t kFrameWords = kFrameBytes / 4;
@@ -64,10 +64,10 @@ struct Workload {
   uint32_t sink = 0;               // Keeps results alive.
 };
 
-const Kernels& scalar() { return *switchml::quant::available_kernels().back(); }
-int bits() { return switchml::quant::magnitude_bits(kWorkers); }
-Scale down(uint8_t exponent) { return switchml::quant::quantize_scale(exponent, bits()); }
-Scale up(uint8_t exponent) { return switchml::quant::dequantize_scale(exponent, bits()); }
+const Kernels& scalar() { return *switchml::available_kernels().back(); }
+int bits() { return switchml::magnitude_bits(kWorkers); }
+Scale down(uint8_t exponent) { return switchml::quantize_scale(exponent, bits()); }
+Scale up(uint8_t exponent) { return switchml::dequantize_scale(exponent, bits()); }
 
 void fill(Workload& w) {
   std::mt19937 random(1);
@@ -375,8 +375,8 @@ std::vector<switchml::Option> table(Options* options) {
 }
 
 std::vector<const Kernels*> tables_named(const std::string& name) {
-  if (name == "all") return switchml::quant::available_kernels();
-  const auto chosen = switchml::quant::select_kernels(name);
+  if (name == "all") return switchml::available_kernels();
+  const auto chosen = switchml::select_kernels(name);
   if (chosen.ok()) return {chosen.value()};
   std::fprintf(stderr, "bench_micro: --table: %s\n", chosen.status().message().c_str());
   std::exit(2);

@@ -10,8 +10,8 @@
 
 #include "base/command_line.h"
 #include "base/limits.h"
+#include "kernels/kernels.h"
 #include "path.h"
-#include "quant/kernels.h"
 
 using switchml::profile::Path;
 
@@ -154,7 +154,7 @@ int main(int argc, char** argv) {
       "\"chunks\": %llu, \"packets\": %llu, \"retransmissions\": %llu, "
       "\"user_seconds\": %.6f, \"system_seconds\": %.6f, \"wall_seconds\": %.6f}\n",
       options.path.name.c_str(), options.path.ranks, path.chunk_bytes(), path.slots(), options.bytes, options.calls,
-      switchml::quant::kernels().name, static_cast<unsigned long long>(after.chunks - before.chunks),
+      switchml::kernels().name, static_cast<unsigned long long>(after.chunks - before.chunks),
       static_cast<unsigned long long>(after.packets - before.packets),
       static_cast<unsigned long long>(after.retransmissions), spent.user, spent.system, spent.wall);
   return 0;
