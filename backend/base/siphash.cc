@@ -10,7 +10,7 @@ static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "message words are read
 
 uint64_t rotate_left(uint64_t x, int bits) { return (x << bits) | (x >> (64 - bits)); }
 
-struct State {
+struct SipState {
   uint64_t v0;
   uint64_t v1;
   uint64_t v2;
@@ -41,8 +41,8 @@ struct State {
 
 uint64_t siphash24(const SipKey& key, const void* data, size_t size) {
   // The initial state is the ASCII text "somepseudorandomlygeneratedbytes" under the key.
-  State state{key.low ^ 0x736f6d6570736575U, key.high ^ 0x646f72616e646f6dU, key.low ^ 0x6c7967656e657261U,
-              key.high ^ 0x7465646279746573U};
+  SipState state{key.low ^ 0x736f6d6570736575U, key.high ^ 0x646f72616e646f6dU, key.low ^ 0x6c7967656e657261U,
+                 key.high ^ 0x7465646279746573U};
   const auto* bytes = static_cast<const uint8_t*>(data);
   const size_t tail = size % 8;
   for (const uint8_t* end = bytes + (size - tail); bytes != end; bytes += 8) {

@@ -56,7 +56,7 @@ void fold(const Block& block, uint8_t* out, const Combine& combine) {
       block, out, [](T first) { return first; }, combine);
 }
 
-/// T: unsigned; the low bits are those of the signed type.
+/// T is unsigned: the low bits of the product are the same as those of the signed type.
 template <typename T>
 void multiply(const Block& block, uint8_t* out) {  // [OP-4]
   fold<T>(block, out, [](T a, T b) { return static_cast<T>(static_cast<uint64_t>(a) * b); });
@@ -71,7 +71,7 @@ void multiply_integers(size_t size, const Block& block, uint8_t* out) {
   }
 }
 
-/// A bool is true where its byte is not 0, whichever it is; a result is 1, though one rank alone has elements.
+/// A bool is true if its byte is not 0; a true result is 1, also with one rank.
 void combine_bools(ReduceOp op, const Block& block, uint8_t* out) {  // [OP-7]
   const auto each = [&](const auto& combine) {
     fold<uint8_t>(
@@ -129,7 +129,7 @@ void multiply_floats(ElementType type, const Block& block, uint8_t* out) {
 
 // ---- words ----
 
-/// By way of words, one per element: minima, maxima, and sums of integers.
+/// Minima, maxima, and sums of integers, with a word per element.
 void reduce_words(const ElementReduction& reduction, const Block& block, uint8_t* out) {  // [OP-4, OP-6]
   const Kernels& table = kernels();
   const bool minimum = reduction.op == ReduceOp::kMin;
@@ -156,7 +156,7 @@ void reduce_block(const ElementReduction& reduction, const Block& block, uint8_t
     return multiply_integers(element_bytes(type), block, out);
   }
   if (type == ElementType::kBool) return combine_bools(reduction.op, block, out);
-  if (is_bitwise(reduction.op)) return combine_bits(reduction.op, block, out);  // elements of a byte
+  if (is_bitwise(reduction.op)) return combine_bits(reduction.op, block, out);  // Elements of a byte.
   if (type == ElementType::kFloat64) return extremes_of_float64(minimum, block, out);
   if (type != ElementType::kInt64) return reduce_words(reduction, block, out);
   if (reduction.op != ReduceOp::kSum) return extremes_of_int64(minimum, block, out);

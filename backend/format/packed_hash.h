@@ -10,7 +10,7 @@
 
 namespace switchml {
 
-// First byte of every message that is hashed under the ranks' secret, so that no two uses of it can coincide.
+// First byte of every message that is hashed under the ranks' secret, so that no two uses of it coincide.
 inline constexpr uint8_t kTagWithin = 'a';
 inline constexpr uint8_t kTagBlock = 'c';
 inline constexpr uint8_t kTagPad = 'p';

@@ -10,7 +10,7 @@ namespace switchml {
 
 namespace {
 
-// All |x| of the block are below 2^this.
+// The result e: all |x| of the block are below 2^e.
 int value_bound(int max_exponent) {
   SWITCHML_ASSERT(max_exponent >= 0 && max_exponent <= 254);
   return std::max(max_exponent, 1) - 126;  // [WORD-7]

@@ -10,7 +10,7 @@
 
 namespace switchml {
 
-/// Magnitude bits that n workers can use each without overflowing an int32: the largest b <= 30 with n * max|q| < 2^31.
+/// Magnitude bits of each of n workers so that sums fit an int32: the largest b <= 30 with n * max|q| < 2^31.
 /// From b = 24 on the 24 significant bits of fp32 keep |q| below 2^b; with less, rounding can reach 2^b. Precondition:
 /// 1 <= workers <= kMaxWorkers.
 int magnitude_bits(int workers);
@@ -18,7 +18,7 @@ int magnitude_bits(int workers);
 /// The exact power of two 2^exponent, -252 <= exponent <= 254, as two factors.
 Scale power_of_two(int exponent);
 
-/// Scale from values to integers and back for a block whose maximal biased exponent field is `max_exponent` (0..254).
+/// Scale from values to integers and back for a block with the maximal biased exponent field `max_exponent` (0..254).
 Scale quantize_scale(int max_exponent, int bits);
 Scale dequantize_scale(int max_exponent, int bits);
 

@@ -73,13 +73,13 @@ void IntegerAggregator::complete(const Arrival& last, SlotUse* use, SlotStore* s
   header.witness = use->check;
   uint8_t* payload = store->payload(last.slot, last.seq);
   wire::write_header(header, payload - wire::kHeaderBytes);
-  // In place: nothing is added to a complete use, so the sums in host order are needed no more, and half the memory
-  // (and cache) suffices.
+  // In place: a complete use takes no more words, so the sums in host order are not needed, and half the memory (and
+  // cache) suffices.
   kernels().load(store->words(last.slot, last.seq), payload, use->bytes / kWordBytes);
   use->complete = true;
 }
 
-// Not longer than what asks for it: an answer is no amplifier. [LOSS-2]
+// An answer is not longer than the packet that asks for it, so it is no amplifier. [LOSS-2]
 SwitchFrame IntegerAggregator::repeated_frame(const SlotUse& use, const uint8_t* payload, uint8_t, size_t asked,
                                               bool) const {
   const SwitchFrame whole = whole_frame(use, payload);

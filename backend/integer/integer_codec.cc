@@ -85,7 +85,7 @@ void IntegerCodec::decode_call(const uint8_t* words, size_t n, Superblock* super
   superblock->ready = true;
 }
 
-// What all inputs' words are to the switch, a block at a time, which stays in L1.
+// Combines all inputs' words as the switch would, a block at a time, which stays in L1.
 template <typename Encode>
 size_t IntegerCodec::combine(ElementRange range, wire::Operation how, uint8_t* words, const Encode& encode) const {
   if (inputs() == 1) return encode(0, range, words);
@@ -113,7 +113,7 @@ void IntegerCodec::encode_sum_of_floats(size_t input, ElementRange range, const 
   const auto quantize = kernels_.quantize[row(collective_.type)];
   for (size_t done = 0; done < range.count;) {
     const size_t offset = range.begin + done - superblock.range.begin;
-    const size_t n = std::min(block - offset % block, range.count - done);  // a chunk may begin inside a block
+    const size_t n = std::min(block - offset % block, range.count - done);  // A chunk may begin inside a block.
     const uint8_t exponent = superblock.exponents[offset / block];
     quantize(source(input, range.begin + done), words + done * kWordBytes, n, quantize_scale(exponent, bits_));
     done += n;
@@ -142,7 +142,7 @@ size_t IntegerCodec::encode_data(ElementRange range, const Superblock* superbloc
   });
 }
 
-// The part of `range` that the caller wants, with the words moved along.
+// Decodes the part of `range` that the caller wants.
 void IntegerCodec::decode_data(const uint8_t* words, ElementRange range, const Superblock* superblock) const {
   const size_t begin = std::max(range.begin, collective_.output_begin);
   const size_t end = std::min(range.begin + range.count, collective_.output_end);
@@ -165,7 +165,7 @@ void IntegerCodec::decode_sum_of_floats(const uint8_t* words, ElementRange range
   const auto dequantize = kernels_.dequantize[row(collective_.type)];
   for (size_t done = 0; done < range.count;) {
     const size_t offset = range.begin + done - superblock.range.begin;
-    const size_t n = std::min(block - offset % block, range.count - done);  // and so may a wanted part
+    const size_t n = std::min(block - offset % block, range.count - done);  // A wanted part may begin inside a block.
     const uint8_t exponent = superblock.exponents[offset / block];
     dequantize(words + done * kWordBytes, target(range.begin + done), n, dequantize_scale(exponent, bits_),
                static_cast<float>(collective_.divisor));
@@ -203,7 +203,7 @@ uint64_t IntegerCodec::exponents_hash(ElementRange range, const Superblock* supe
   const size_t first = offset / block;  // [WIT-12]
   const size_t last = (offset + range.count + block - 1) / block;
   return fnv1a(superblock->exponents.data() + first,
-               last - first);  // only to differ: the witness' keyed hash goes over it
+               last - first);  // Needs no key: the witness' keyed hash covers it.
 }
 
 }  // namespace switchml

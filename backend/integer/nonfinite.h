@@ -12,11 +12,10 @@ namespace switchml {
 /// Class of a sum that is not finite.
 enum class Nonfinite : uint8_t { kNone = 0, kNan = 1, kPosInf = 2, kNegInf = 3 };
 
-/// What a sum is whose terms have these counts.
+/// The class of a sum of terms with these counts.
 Nonfinite nonfinite_class(uint32_t counts);
 
-/// Writes the class of each of n elements (a Nonfinite each) over `out`, where it has one. Precondition:
-/// is_floating(type).
+/// Writes the values of n classes (a Nonfinite each) over `out`, except for kNone. Precondition: is_floating(type).
 void write_nonfinite(ElementType type, void* out, const uint8_t* classes, size_t n);
 
 }  // namespace switchml

@@ -5,22 +5,21 @@
 // * R_i, because the witness is linear. k_i and f_v are odd and secret, mask is a keyed hash of all that the ranks must
 // agree about (MaskInput).
 //
-// What it catches, d_i being the error of result word i modulo 2^32, e that of the witness word:
+// Detected errors, with d_i the error of result word i modulo 2^32, e that of the witness word:
 // - an error in one word only (e = 0): always. k_i is odd, so k_i * d_i = 0 only where d_i = 0. Likewise e alone.
 // - errors in several words: they pass if sum_i k_i * d_i = e. With 2^t the largest power of two that divides all d_i,
-// that
-//   is a chance of about 2^-(31-t) over the secret. The weak end of this: errors that consist of top bits only (t = 31)
+//   that is a chance of about 2^-(31-t) over the secret. The weak end: errors that consist of top bits only (t = 31)
 //   pass if their number is even, whatever the secret. Neither a lost, repeated, stale nor foreign contribution looks
 //   like that.
 // - a contribution missing, counted twice (even if another is missing instead) or replaced by a stale one: about 2^-30
 //   pass, even where all the words are zero.
 // - ranks that disagree about any field of MaskInput: about 2^-32 pass.
-// It is an integrity check and not a signature: all ranks share the secret, and who can see many packets and alter them
-// may try.
+// It is an integrity check and not a signature: all ranks share the secret, and an attacker that sees and alters many
+// packets may try.
 //
-// Only sums have it. A maximum is not linear, so there the witness word is f_v * mask alone, and what can be known of
-// the words is less: a result is never below one's own word; and words that are small values carry a check of their own
-// (guard()), because a maximum chooses a word and never makes one up.
+// Only sums have it. A maximum is not linear: its witness word is f_v * mask alone, and its words are checked less: a
+// result is never below a worker's own word; and words that are small values carry a check of their own (guard()),
+// because a maximum is one of the contributed words.
 #pragma once
 
 #include <cstddef>
@@ -41,7 +40,7 @@ class Witness {
   /// sum_i k_i * word_i (mod 2^32) over n words in network byte order. Precondition: n <= max_words.
   uint32_t sum(const uint8_t* words, size_t n) const;
 
-  /// What worker `worker` sends beside its words. Precondition: 0 <= worker < kMaxWorkers. [WIT-3]
+  /// Worker `worker`'s witness of its words. Precondition: 0 <= worker < kMaxWorkers. [WIT-3]
   uint32_t contribution(int worker, uint32_t mask, const uint8_t* words, size_t n) const {
     return factors_[static_cast<size_t>(worker)] * mask + sum(words, n);
   }
@@ -55,7 +54,7 @@ class Witness {
   /// of value, position and mask. They compare as their values do, and the maximum of guarded words is one of them. A
   /// word that was altered passes intact() with a chance of about 2^-22. Precondition: n <= max_words. [MAX-2]
   void guard(uint8_t* words, size_t n, uint32_t mask) const;
-  /// Whether each of n words is what guard() makes of some value, at its position and with this mask. [MAX-3]
+  /// Whether guard() makes each of n words of some value, at its position and with this mask. [MAX-3]
   bool intact(const uint8_t* words, size_t n, uint32_t mask) const;
   static constexpr uint32_t guarded_value(uint32_t word) { return word >> kCheckBits; }
 
@@ -71,8 +70,8 @@ class Witness {
   // k of word b * 256 + j is block_[b] * within_[j]: 1 KiB of coefficients stays in the nearest cache.
   std::vector<uint32_t> within_;
   std::vector<uint32_t> block_;
-  std::vector<uint32_t> factors_;      // of the mask, per worker
-  std::vector<uint32_t> factor_sums_;  // [n]: of workers 0..n-1
+  std::vector<uint32_t> factors_;      // Worker -> factor of the mask.
+  std::vector<uint32_t> factor_sums_;  // n -> sum of the factors of workers 0..n-1.
 };
 
 }  // namespace switchml

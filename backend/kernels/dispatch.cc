@@ -1,4 +1,4 @@
-// Which table of kernels runs: asked of the processor once.
+// Chooses the table of kernels, by the processor, once.
 #include <atomic>
 #include <cstdlib>
 
@@ -15,7 +15,7 @@ namespace switchml {
 namespace {
 
 #if defined(__x86_64__)
-bool has_f16c() {  // not every compiler's __builtin_cpu_supports knows this name
+bool has_f16c() {  // Not every compiler's __builtin_cpu_supports knows this name.
   unsigned eax = 0;
   unsigned ebx = 0;
   unsigned ecx = 0;
@@ -83,8 +83,8 @@ Result<const Kernels*> select_kernels(const std::string& name) {
                 "no kernels named \"" + name + "\" on this processor; allowed: " + allowed_names());
 }
 
-// Two threads may both choose, and do so alike. A lock instead, which static objects have, could be held by a thread
-// that chooses while another one forks: in the child it would never be given back.
+// Two threads may both choose, and choose the same. The lock of a static object could be held by one thread while
+// another one forks: in the child it would never be released.
 const Kernels& kernels() {
   static std::atomic<const Kernels*> chosen{nullptr};
   const Kernels* table = chosen.load(std::memory_order_acquire);

@@ -1,6 +1,6 @@
-// The exact sum over vectors (kernels_simd.h says what holds for such code, and what V is; here V also has
-// load_doubles: kLanes / 2 floats, as float64). Elements are added in a format that is wide enough to be exact nearly
-// always, together with a proof that it was; where the proof fails, in pairs of float64; where that fails, one by one
+// The exact sum over vectors (kernels_simd.h has the rules for such code, and describes V, which also has load_doubles
+// here: kLanes / 2 floats, as float64). Elements are added in a format that is wide enough to be exact nearly always,
+// together with a proof that it was; where the proof fails, in pairs of float64; where that fails, one by one
 // (exact_sum.h).
 //
 // The proof: terms with exponents e ... E are multiples of 2^(e - p + 1), p the bits of their significands, and n of
@@ -10,7 +10,7 @@
 // 2w - p - 2 log2 n.
 //
 // A quotient or a pair is rounded to odd (Boldo and Melquiond, "Emulation of FMA and correctly rounded sums", 2008):
-// whoever rounds it once more to fewer bits then gets what rounding the exact number would have given.
+// rounding it once more to fewer bits then gives the same as rounding the exact number.
 #pragma once
 
 #include "kernels/kernels_simd.h"
@@ -20,7 +20,7 @@ namespace {
 
 // Vectors in the compiler's own notation.
 template <size_t N>
-struct Lanes {
+struct VectorTypes {
   typedef float F32 __attribute__((vector_size(4 * N)));
   typedef int32_t I32 __attribute__((vector_size(4 * N)));
   typedef uint32_t U32 __attribute__((vector_size(4 * N)));
@@ -35,30 +35,30 @@ struct Exact {
   static constexpr size_t kWide = V::kLanes;
   static constexpr size_t kHalf = kWide / 2;
 
-  using F32 = typename Lanes<kWide>::F32;
-  using I32 = typename Lanes<kWide>::I32;
-  using U32 = typename Lanes<kWide>::U32;
-  using F64 = typename Lanes<kHalf>::F64;
-  using I64 = typename Lanes<kHalf>::I64;
-  using U64 = typename Lanes<kHalf>::U64;
-  using HalfF32 = typename Lanes<kHalf>::F32;
-  using HalfI32 = typename Lanes<kHalf>::I32;
+  using F32 = typename VectorTypes<kWide>::F32;
+  using I32 = typename VectorTypes<kWide>::I32;
+  using U32 = typename VectorTypes<kWide>::U32;
+  using F64 = typename VectorTypes<kHalf>::F64;
+  using I64 = typename VectorTypes<kHalf>::I64;
+  using U64 = typename VectorTypes<kHalf>::U64;
+  using HalfF32 = typename VectorTypes<kHalf>::F32;
+  using HalfI32 = typename VectorTypes<kHalf>::I32;
 
-  struct Call {
+  struct SumCall {
     const void* const* sources;
     size_t count;
     uint32_t divisor;
-    int log2;  // of count, rounded up
+    int log2;  // Logarithm of count, rounded up.
 
     const uint8_t* at(size_t source, size_t offset) const { return S::bytes(sources[source]) + offset; }
   };
-  static Call call_of(const void* const* sources, size_t count, uint32_t divisor) {
+  static SumCall call_of(const void* const* sources, size_t count, uint32_t divisor) {
     int log2 = 0;
     while ((size_t{1} << log2) < count) ++log2;
     return {sources, count, divisor, log2};
   }
 
-  // Elements that are looked at together: one bad lane makes all of them be added again.
+  // Elements that share a proof: one bad lane makes all of them be added again.
   static constexpr size_t kBlock = 64;
 
   template <typename T>
@@ -85,10 +85,10 @@ struct Exact {
 
   // ---- the proof ----
 
-  // For Span::bad(): terms of this type cannot be too far apart.
+  // An argument of Span::bad(): terms of this type cannot be too far apart.
   static constexpr int kAlways = -1;
 
-  // Of the magnitudes of a lane's terms so far.
+  // The range of the magnitudes of each lane's terms so far.
   template <typename U, typename I>
   struct Span {
     U most = U{};
@@ -99,8 +99,8 @@ struct Exact {
       most = most > magnitude ? most : magnitude;
       least = least < one_less ? least : one_less;
     }
-    // Lanes whose exponents lie further apart than `most_apart`, or that have a term of `too_large` or more, or any
-    // that is not finite. `exponent`: the position of its field.
+    // Lanes with exponents that lie further apart than `most_apart`, or with a term of `too_large` or more, or one that
+    // is not finite. `exponent`: the position of the exponent's field.
     I bad(int most_apart, int exponent, uint64_t too_large) const {
       using T = decltype(I{}[0] + 0);
       const T limit = most_apart == kAlways ? static_cast<T>(~uint64_t{0} >> (65 - 8 * sizeof(T)))
@@ -112,7 +112,7 @@ struct Exact {
 
   // ---- rounding to odd ----
 
-  // `beyond`, `inexact`: lanes of ones where the number is smaller than what it was rounded to, and where it differs.
+  // `beyond`, `inexact`: lanes of ones where the magnitude was rounded up, and where the number was rounded at all.
   template <typename F, typename I>
   static F to_odd(F rounded, I beyond, I inexact) {
     return as<F>((as<I>(rounded) + beyond) | (inexact & 1));
@@ -123,8 +123,8 @@ struct Exact {
     return to_odd<F, I>(rounded, inexact & ((as<I>(rounded) ^ as<I>(error)) < 0), inexact);
   }
   enum Division { kByNone, kByPowerOfTwo, kByAny };
-  // The divisor has at most 8 bits: products of it with parts of the quotient are exact, and so is what remains. What a
-  // power of two leaves is exact where it is no subnormal.
+  // The divisor has at most 8 bits: its products with parts of the quotient are exact, and so is the remainder. A
+  // quotient by a power of two is exact unless it is subnormal.
   template <typename F, typename I, Division kDivision>
   static F shared_out(F sum, uint32_t divisor) {
     if constexpr (kDivision == kByNone) {
@@ -148,11 +148,11 @@ struct Exact {
 
   // ---- a pair of float64 for each lane ----
 
-  struct Pair {
+  struct DoublePair {
     F64 high;
     F64 low;
 
-    // The `s`th term. The error of a sum is exact (Knuth, TAOCP 4.2.2).
+    // Adds the `s`th term. The error of a sum is exact (Knuth, TAOCP 4.2.2).
     void add(size_t s, F64 term) {
       if (s == 0) {
         high = term;
@@ -168,7 +168,7 @@ struct Exact {
       const F64 sum = total(&error);
       return to_odd<F64, I64>(sum, error);
     }
-    // The sum of both, rounded to nearest, and what that leaves. -0 stays -0.
+    // The sum of both, rounded to nearest, and the error. -0 stays -0.
     F64 total(F64* error) const {
       const F64 sum = pick<F64>(low == 0, high, high + low);
       const F64 part = sum - high;
@@ -177,26 +177,26 @@ struct Exact {
     }
   };
 
-  // ---- what lanes do not do ----
+  // ---- the scalar fallback ----
 
   template <typename E>
-  static void one_by_one(const Call& call, uint8_t* to, size_t begin, size_t end) {
+  static void one_by_one(const SumCall& call, uint8_t* to, size_t begin, size_t end) {
     const void* sources[kMaxSources];
     for (size_t s = 0; s < call.count; ++s) sources[s] = call.at(s, begin * E::kBytes);
     scalar_kernels()->exact_sum[E::kRow](sources, call.count, to + begin * E::kBytes, end - begin, call.divisor);
   }
-  // The lanes from element `first` on that `bad` names.
+  // Adds the lanes in `bad`, of elements from `first` on.
   template <typename E, typename I>
-  static void add_again(const Call& call, uint8_t* to, size_t first, I bad) {
+  static void add_again(const SumCall& call, uint8_t* to, size_t first, I bad) {
     if (!any(bad)) return;
     for (size_t lane = 0; lane < sizeof(I) / sizeof(bad[0]); ++lane) {
       if (bad[lane] != 0) one_by_one<E>(call, to, first + lane, first + lane + 1);
     }
   }
 
-  // The last few elements, fewer than kWide: as a vector of their own.
+  // Adds the last elements, fewer than kWide, as a vector of their own.
   template <typename E, typename Sum>
-  static void sum_rest(const Call& call, uint8_t* to, size_t begin, size_t end, const Sum& sum) {
+  static void sum_rest(const SumCall& call, uint8_t* to, size_t begin, size_t end, const Sum& sum) {
     if (begin == end) return;
     constexpr size_t kBytes = kWide * E::kBytes;
     const size_t bytes = (end - begin) * E::kBytes;
@@ -208,7 +208,7 @@ struct Exact {
       __builtin_memcpy(padded[s], call.at(s, begin * E::kBytes), bytes);
       sources[s] = padded[s];
     }
-    sum(Call{sources, call.count, call.divisor, call.log2}, result, kWide);
+    sum(SumCall{sources, call.count, call.divisor, call.log2}, result, kWide);
     __builtin_memcpy(to + begin * E::kBytes, result, bytes);
   }
 
@@ -236,11 +236,11 @@ struct Exact {
     store<E>(to, load<F32>(halves));
   }
 
-  // Of two terms one addition of floats is right: what it rounds, no shorter type would have rounded otherwise
+  // The sum of two terms is one addition of floats: its rounding does not change the rounding to shorter types
   // (Figueroa, "When is double rounding innocuous?", 1995), and half of it is exact or was exact before. True where
   // halving came too late, or a term is not finite.
   template <typename E, bool kHalve>
-  static bool add_two_terms(const Call& call, uint8_t* to, size_t begin, size_t end) {
+  static bool add_two_terms(const SumCall& call, uint8_t* to, size_t begin, size_t end) {
     I32 bad = I32{};
     for (size_t i = begin; i < end; i += kWide) {
       F32 sum = as<F32>(E::load(call.at(0, i * E::kBytes))) + as<F32>(E::load(call.at(1, i * E::kBytes)));
@@ -255,7 +255,7 @@ struct Exact {
     return any(bad);
   }
 
-  // Two vectors of float64, of the kWide elements at `from`.
+  // Loads the kWide elements at `from` as two vectors of float64.
   template <typename E>
   static void load_doubles(const uint8_t* from, F64* low, F64* high) {
     if constexpr (E::kBytes == 4) {
@@ -270,9 +270,9 @@ struct Exact {
     }
   }
 
-  // The block's elements in float64; true where the proof fails anywhere.
+  // Adds the block's elements in float64; true where the proof fails anywhere.
   template <typename E, Division kDivision>
-  static bool add_in_doubles(const Call& call, uint8_t* to, size_t begin, size_t end) {
+  static bool add_in_doubles(const SumCall& call, uint8_t* to, size_t begin, size_t end) {
     const int most_apart = E::kRow == 1 ? kAlways : 53 - E::kPrecision - call.log2;
     I32 bad = I32{};
     for (size_t i = begin; i < end; i += kWide) {
@@ -296,9 +296,9 @@ struct Exact {
     return any(bad);
   }
 
-  // The same in floats.
+  // Adds the block's elements in floats; true where the proof fails anywhere.
   template <typename E, Division kDivision>
-  static bool add_in_floats(const Call& call, uint8_t* to, size_t begin, size_t end) {
+  static bool add_in_floats(const SumCall& call, uint8_t* to, size_t begin, size_t end) {
     const int most_apart = 24 - E::kPrecision - call.log2;
     const uint32_t too_large = kInfinityBits - (static_cast<uint32_t>(call.log2 + 1) << kMantissaBits);
     I32 bad = I32{};
@@ -319,11 +319,11 @@ struct Exact {
     return any(bad);
   }
 
-  // kWide elements in pairs.
+  // Adds kWide elements in pairs.
   template <typename E>
-  static void add_in_pairs(const Call& call, uint8_t* to, size_t i) {
-    Pair low = {};
-    Pair high = {};
+  static void add_in_pairs(const SumCall& call, uint8_t* to, size_t i) {
+    DoublePair low = {};
+    DoublePair high = {};
     WideSpan span;
     for (size_t s = 0; s < call.count; ++s) {
       F64 next_low;
@@ -340,13 +340,13 @@ struct Exact {
   }
 
   template <typename E, Division kDivision>
-  static bool add_block(const Call& call, uint8_t* to, size_t begin, size_t end) {
+  static bool add_block(const SumCall& call, uint8_t* to, size_t begin, size_t end) {
     if constexpr (kDivision == kByNone || kDivision == kByPowerOfTwo) {
       if (call.count == 2 && call.divisor <= 2) {
         return add_two_terms<E, kDivision == kByPowerOfTwo>(call, to, begin, end);
       }
     }
-    // Of float16 few sums fail in floats, and none in doubles; but these are slow to round.
+    // Few sums of float16 fail in floats, and none in doubles; but doubles are slow to round.
     if constexpr (E::kBytes == 2) {
       if (E::kRow == 2 || call.count <= 4) return add_in_floats<E, kDivision>(call, to, begin, end);
     }
@@ -355,7 +355,7 @@ struct Exact {
 
   // `n`: a multiple of kWide.
   template <typename E, Division kDivision>
-  static void sum_blocks(const Call& call, uint8_t* to, size_t n) {
+  static void sum_blocks(const SumCall& call, uint8_t* to, size_t n) {
     for (size_t begin = 0; begin < n; begin += kBlock) {
       const size_t end = begin + kBlock < n ? begin + kBlock : n;
       if (!add_block<E, kDivision>(call, to, begin, end)) continue;
@@ -363,7 +363,7 @@ struct Exact {
     }
   }
   template <typename E>
-  static void sum_whole(const Call& call, uint8_t* to, size_t n) {
+  static void sum_whole(const SumCall& call, uint8_t* to, size_t n) {
     if (call.divisor == 1) return sum_blocks<E, kByNone>(call, to, n);
     if ((call.divisor & (call.divisor - 1)) == 0) return sum_blocks<E, kByPowerOfTwo>(call, to, n);
     sum_blocks<E, kByAny>(call, to, n);
@@ -371,7 +371,7 @@ struct Exact {
 
   template <typename E>
   static void sum(const void* const* sources, size_t count, void* dst, size_t n, uint32_t divisor) {
-    const Call call = call_of(sources, count, divisor);
+    const SumCall call = call_of(sources, count, divisor);
     sum_whole<E>(call, S::bytes(dst), S::whole(n));
     sum_rest<E>(call, S::bytes(dst), S::whole(n), n, sum_whole<E>);
   }
@@ -383,8 +383,8 @@ struct Exact {
     static constexpr size_t kBytes = 8;
   };
 
-  // What a power of two divides is exact, but for subnormals. Anything else is rounded with a margin to both sides: if
-  // both give the same, so does what lies between (Ziv 1991).
+  // A quotient by a power of two is exact, but for subnormals. Other quotients are rounded with a margin to both sides:
+  // if both give the same, so does the exact one (Ziv 1991).
   static F64 divided_pair(F64 sum, F64 error, uint32_t divisor, I64* bad) {
     const F64 by = F64{} + static_cast<double>(divisor);
     const F64 magnitude = as<F64>(as<I64>(sum) & INT64_MAX);
@@ -400,8 +400,8 @@ struct Exact {
     return pick<F64>(correction == 0, quotient, least);
   }
 
-  static void add_float64(const Call& call, uint8_t* to, size_t i) {
-    Pair pair = {};
+  static void add_float64(const SumCall& call, uint8_t* to, size_t i) {
+    DoublePair pair = {};
     Span<U64, I64> span;
     for (size_t s = 0; s < call.count; ++s) {
       pair.add(s, load<F64>(call.at(s, i * 8)));
@@ -416,8 +416,8 @@ struct Exact {
     add_again<Float64>(call, to, i, bad);
   }
 
-  // As add_two_terms().
-  static void add_two_float64(const Call& call, uint8_t* to, size_t i) {
+  // Does the same as add_two_terms().
+  static void add_two_float64(const SumCall& call, uint8_t* to, size_t i) {
     F64 sum = load<F64>(call.at(0, i * 8)) + load<F64>(call.at(1, i * 8));
     I64 bad = I64{};
     if (call.divisor == 2) {
@@ -430,13 +430,13 @@ struct Exact {
     add_again<Float64>(call, to, i, bad);
   }
 
-  static void sum_float64_whole(const Call& call, uint8_t* to, size_t n) {
+  static void sum_float64_whole(const SumCall& call, uint8_t* to, size_t n) {
     const auto add = call.count == 2 && call.divisor <= 2 ? add_two_float64 : add_float64;
     for (size_t i = 0; i < n; i += kHalf) add(call, to, i);
   }
 
   static void sum_float64(const void* const* sources, size_t count, void* dst, size_t n, uint32_t divisor) {
-    const Call call = call_of(sources, count, divisor);
+    const SumCall call = call_of(sources, count, divisor);
     sum_float64_whole(call, S::bytes(dst), S::whole(n));
     sum_rest<Float64>(call, S::bytes(dst), S::whole(n), n, sum_float64_whole);
   }

@@ -40,10 +40,10 @@ class FixedPoint {
       shifted >>= kDigitBits;
     }
     if (digit < low_) low_ = digit;
-    if (digit + 4 > end_) end_ = digit + 4;  // with room for carries
+    if (digit + 4 > end_) end_ = digit + 4;  // The last digit takes carries.
   }
 
-  /// Bits of this, divided and rounded. May be called once.
+  /// The bits of the quotient, rounded. May be called once.
   uint64_t rounded(uint32_t divisor, const FloatFormat& format) {
     if (low_ == kDigits) return 0;
     const bool negative = carry() < 0;
@@ -58,8 +58,7 @@ class FixedPoint {
   }
 
  private:
-  /// Makes all digits but the last one 0 ... 2^32 - 1; the sign of the value is that of what is returned, unless it is
-  /// 0.
+  /// Makes all digits but the last one 0 ... 2^32 - 1. The result has the sign of the value, unless it is 0.
   int64_t carry() {
     int64_t carried = 0;
     for (int i = low_; i < end_; ++i) {
@@ -71,7 +70,7 @@ class FixedPoint {
     return carried;
   }
 
-  /// Down to the last digit; whether something remains below it.
+  /// Divides down to the last digit. Returns whether the remainder is not 0.
   bool divide(uint32_t divisor) {
     if (divisor == 1) return false;
     low_ = 0;
@@ -84,7 +83,7 @@ class FixedPoint {
     return remainder != 0;
   }
 
-  /// -1: all are 0.
+  /// The highest bit that is set; -1: none.
   int highest_bit() const {
     for (int i = end_ - 1; i >= low_; --i) {
       if (digits_[i] != 0) return kDigitBits * i + 63 - __builtin_clzll(static_cast<uint64_t>(digits_[i]));
@@ -104,7 +103,7 @@ class FixedPoint {
   }
 
   uint64_t round(int top, bool rest, const FloatFormat& format) const {
-    const int smallest = format.least - kLeast;  // position of the format's last bit, as of `lowest`
+    const int smallest = format.least - kLeast;  // Position of the smallest subnormal's bit.
     const int lowest = top - format.precision + 1 > smallest ? top - format.precision + 1 : smallest;
     uint64_t significand = 0;
     for (int position = top; position >= lowest; --position) significand = significand << 1 | bit(position);

@@ -1,5 +1,5 @@
 // The exact sum of floating-point numbers, rounded once: a fixed-point number that spans the whole range of float64.
-// The kernels' truth, and what they fall back to for elements whose terms differ too much in magnitude.
+// The reference for the kernels, and their fallback for elements with terms that differ too much in magnitude.
 //
 // Integers only, so the bits do not depend on the order of the terms, nor on the processor.
 #pragma once
@@ -9,11 +9,11 @@
 
 namespace switchml {
 
-/// A binary format of IEEE 754, as far as rounding needs it.
+/// A binary format of IEEE 754: its properties for rounding.
 struct FloatFormat {
-  int precision;   // bits of the significand, with the hidden one
-  int least;       // exponent of the smallest subnormal
-  uint64_t limit;  // bits of infinity
+  int precision;   // Bits of the significand, with the hidden one.
+  int least;       // Exponent of the smallest subnormal.
+  uint64_t limit;  // Bits of infinity.
 
   static constexpr FloatFormat float32() { return {24, -149, 0x7f800000U}; }
   static constexpr FloatFormat float16() { return {11, -24, 0x7c00U}; }
@@ -24,13 +24,12 @@ struct FloatFormat {
   uint64_t quiet_nan() const { return limit | uint64_t{1} << (precision - 2); }
 };
 
-/// The number that the bits of an element stand for.
 double number_of(uint64_t bits, const FloatFormat& format);
 
-/// Of `count` numbers, each exactly the value of an element: the bits, in `format`, of their sum divided by `divisor`,
-/// rounded to nearest even once. 1 <= count, divisor <= kMaxSources.
-/// A NaN, or infinities of both signs, give the format's quiet NaN; infinities of one sign give that. A sum of zeros is
-/// -0 if all are, else +0; any other sum that is zero is +0. [OP-1, OP-2, OP-3, OP-8]
+/// The bits, in `format`, of the sum of `count` numbers divided by `divisor`, rounded to nearest even once. Each number
+/// is the exact value of an element. 1 <= count, divisor <= kMaxSources.
+/// A NaN, or infinities of both signs, give the format's quiet NaN; infinities of one sign give that infinity. A sum of
+/// zeros is -0 if all are, else +0; any other sum that is zero is +0. [OP-1, OP-2, OP-3, OP-8]
 uint64_t exact_sum(const double* numbers, size_t count, uint32_t divisor, const FloatFormat& format);
 
 }  // namespace switchml

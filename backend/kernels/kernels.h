@@ -23,7 +23,6 @@ struct Scale {
   float second = 1.0F;
 };
 
-/// What a block of floats contains.
 struct BlockRange {
   /// Maximum over the finite elements of the biased 8-bit fp32 exponent field (after exact conversion to fp32);
   /// 0 where all are zero or subnormal.
@@ -31,16 +30,16 @@ struct BlockRange {
   bool has_nonfinite = false;
 };
 
-/// Classes of a non-finite element, as the count word of a non-finite chunk has them (10 bits each, they add).
+/// Classes of non-finite elements, as fields of a non-finite chunk's count word (10 bits each, they add).
 inline constexpr uint32_t kCountNan = 1U;
 inline constexpr uint32_t kCountPosInf = 1U << 10;
 inline constexpr uint32_t kCountNegInf = 1U << 20;
 
-/// Sources that one call can add up.
+/// Most sources of one call.
 inline constexpr size_t kMaxSources = kMaxWorkers;
 
 struct Kernels {
-  const char* name;  // "scalar", "avx2", "avx512", "neon"
+  const char* name;  // "scalar", "avx2", "avx512", "neon".
 
   // ---- floats: sum; src/dst element type by float_row() ----
   /// Range of n elements.
@@ -52,16 +51,15 @@ struct Kernels {
   /// Scale factors and divisor are finite and not 0.
   /// Conversion to fp16/bf16 rounds to nearest even; beyond the largest finite value it gives infinity. [WORD-9]
   void (*dequantize[3])(const uint8_t* words, void* dst, size_t n, Scale scale, float divisor);
-  /// dst[i] = the exact sum of element i of `count` sources, divided by `divisor`, rounded to nearest even once, as
-  /// exact_sum() has it (exact_sum.h). Rows 0 to 2, and float64 as row 3. 1 <= count, divisor <= kMaxSources. dst
-  /// overlaps no source.
+  /// dst[i] = exact_sum() (exact_sum.h) of element i of `count` sources: divided by `divisor`, rounded to nearest even
+  /// once. Rows 0 to 2, and float64 as row 3. 1 <= count, divisor <= kMaxSources. dst overlaps no source.
   void (*exact_sum[4])(const void* const* sources, size_t count, void* dst, size_t n, uint32_t divisor);
   /// words[i] = be32(kCountNan | kCountPosInf | kCountNegInf | 0) by the class of src[i]. [CALL-9]
   void (*classify[3])(const void* src, uint8_t* words, size_t n);
 
   // ---- order-preserving maps: max; min is max of the complement ----
-  /// Floats: int32 whose order is that of the values, -Inf < ... < -0 < +0 < ... < +Inf < any NaN. With `minimum` the
-  /// map is complemented so that the maximum of the words is the minimum of the values, NaN again above all.
+  /// Floats: int32 in the order of the values, -Inf < ... < -0 < +0 < ... < +Inf < any NaN. With `minimum` the map is
+  /// complemented so that the maximum of the words is the minimum of the values, NaN again above all.
   /// [WORD-2, WORD-3]
   void (*order[3])(const void* src, uint8_t* words, size_t n, bool minimum);
   /// The inverse. NaN comes out as the quiet NaN 0x7fc00000 (fp16 0x7e00, bf16 0x7fc0).
@@ -82,14 +80,14 @@ struct Kernels {
   uint32_t (*dot)(const uint8_t* words, const uint32_t* coefficients, size_t n);
   /// Accumulators are host-order int32 (64-byte aligned); words as in a packet. For the software switch.
   void (*store)(int32_t* accumulators, const uint8_t* words, size_t n);
-  void (*add)(int32_t* accumulators, const uint8_t* words, size_t n);  // wraps modulo 2^32 [PKT-13]
+  void (*add)(int32_t* accumulators, const uint8_t* words, size_t n);  // Wraps modulo 2^32. [PKT-13]
   void (*max)(int32_t* accumulators, const uint8_t* words, size_t n);
   /// words[i] = be32(accumulators[i]).
   void (*load)(const int32_t* accumulators, uint8_t* words, size_t n);
 
   // ---- bytes ----
-  /// Copies with non-temporal stores where the processor has them. Like a plain copy it is there for whoever sees a
-  /// later release. `n` in bytes.
+  /// Copies with non-temporal stores where the processor has them. Like plain stores they are ordered before a later
+  /// release. `n` in bytes.
   void (*copy_non_temporal)(const void* src, void* dst, size_t n);
 };
 
@@ -102,8 +100,8 @@ int integer_row(ElementType type);
 /// The tables that this build has and this processor can run, best first; the last one is always scalar.
 std::vector<const Kernels*> available_kernels();
 
-/// Chosen once: the best available, or the one that SWITCHML_KERNELS names. A name that does not exist or that this
-/// processor cannot run is an error that lists the names allowed (select_kernels); kernels() then falls back to scalar.
+/// The table of kernels, chosen once: the best available, or the one that SWITCHML_KERNELS names. For a name that does
+/// not exist or that this processor cannot run, select_kernels() lists the allowed ones, and kernels() is scalar.
 Result<const Kernels*> select_kernels(const std::string& name);
 const Kernels& kernels();
 

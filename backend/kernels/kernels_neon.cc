@@ -1,4 +1,4 @@
-// Advanced SIMD of 64-bit Arm (always there): 4 lanes.
+// Advanced SIMD, which every 64-bit Arm has: 4 lanes.
 #include "kernels/tables.h"
 
 #if defined(__aarch64__)
@@ -49,8 +49,8 @@ struct Neon {
   static Float as_float(Int x) { return vreinterpretq_f32_s32(x); }
   static Float to_float(Int x) { return vcvtq_f32_s32(x); }
   static Int to_int(Float x) {
-    // The conversion saturates; the contract wants INT32_MIN above the range too (below it that is what saturation
-    // gives).
+    // The conversion saturates; the contract wants INT32_MIN above the range too. (Below the range saturation gives
+    // it.)
     return vbslq_s32(vcltq_f32(x, vdupq_n_f32(0x1p31F)), vcvtnq_s32_f32(x), vdupq_n_s32(INT32_MIN));
   }
   static Float mul(Float a, Float b) { return vmulq_f32(a, b); }

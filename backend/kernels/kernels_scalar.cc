@@ -1,4 +1,4 @@
-// The truth: one element after the other, integer operations and single correctly rounded float operations only.
+// The reference: one element after the other, integer operations and single correctly rounded float operations only.
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -68,7 +68,7 @@ struct Float16 {
     constexpr uint32_t kFirstNormal = 0x38800000;    // 2^-14
     if (bits > static_cast<uint32_t>(kInfinityBits)) return 0x7e00;
     if (bits >= kFirstInfinite) return 0x7c00;
-    // One half has a unit in the last place of 2^-24, that of fp16's subnormals: the addition rounds for us.
+    // One half has a unit in the last place of 2^-24, that of fp16's subnormals: the addition rounds.
     if (bits < kFirstNormal) return bits_as<uint32_t>(bits_as<float>(bits) + 0.5F) - bits_as<uint32_t>(0.5F);
     const uint32_t rounded = bits + 0xfffU + ((bits >> 13) & 1U);
     return (rounded - ((127U - 15U) << kMantissaBits)) >> 13;
@@ -143,14 +143,14 @@ double number_at<Float64>(const void* src, size_t i) {
   return load_at<double>(src, i);
 }
 
-// Whether float64 has added these numbers without rounding: exact_simd.h has the proof. Not for float64's own.
+// Whether float64 adds these numbers without rounding: exact_simd.h has the proof. They must be of a narrower type.
 bool adds_exactly(const double* numbers, size_t count, int precision) {
   uint64_t most = 0;
   uint64_t least = ~uint64_t{0};
   for (size_t s = 0; s < count; ++s) {
     const uint64_t magnitude = bits_as<uint64_t>(numbers[s]) & INT64_MAX;
     most = std::max(most, magnitude);
-    least = std::min(least, magnitude - 1);  // a zero does not count
+    least = std::min(least, magnitude - 1);  // A zero does not count.
   }
   constexpr uint64_t kInfinity = uint64_t{0x7ff} << 52;
   constexpr int kLogOfMostSources = 7;
@@ -159,8 +159,7 @@ bool adds_exactly(const double* numbers, size_t count, int precision) {
   return most < kInfinity && most - least <= most_apart;
 }
 
-// `rounded`, whose last bit says whether the exact number, `error` away, is another one (exact_simd.h, rounding to
-// odd).
+// Rounds to odd (exact_simd.h): the last bit is set if the exact number, `error` away from `rounded`, is another one.
 template <typename Float, typename Bits>
 Float to_odd(Float rounded, double error) {
   if (error == 0) return rounded;
@@ -186,7 +185,7 @@ uint64_t element_of<Float64>(double number) {
   return bits_as<uint64_t>(number);
 }
 
-// Where float64's own addition is exact, or one addition of its own numbers rounds once.
+// Whether `sum` is exact, or one addition of float64 that rounds once.
 template <typename E>
 bool sums_simply(const double* numbers, size_t count, double sum, uint32_t divisor) {
   if (std::is_same_v<E, Float64>) return divisor == 1 && count <= 2 && std::isfinite(sum);
@@ -197,7 +196,7 @@ template <typename E>
 void sum_exactly(const void* const* sources, size_t count, void* dst, size_t n, uint32_t divisor) {
   double numbers[kMaxSources];
   for (size_t i = 0; i < n; ++i) {
-    double sum = -0.0;  // what a zero of either sign leaves as it is
+    double sum = -0.0;  // The neutral element, for zeros of either sign.
     for (size_t s = 0; s < count; ++s) sum += numbers[s] = number_at<E>(sources[s], i);
     if (sums_simply<E>(numbers, count, sum, divisor)) {
       store_at(dst, i, element_of<E>(divisor == 1 ? sum : shared_out(sum, divisor)));

@@ -92,7 +92,7 @@ struct Simd {
     return kFiniteOnly ? finite_or_zero(bits, magnitude(bits)) : magnitude(bits);
   }
 
-  // Largest magnitude, as bits, of the first n elements, a multiple of kLanes.
+  // Largest magnitude, as bits, of the first n elements. n is a multiple of kLanes.
   template <typename E, bool kFiniteOnly>
   static int32_t greatest_magnitude(const uint8_t* from, size_t n) {
     I best[4] = {V::splat(0), V::splat(0), V::splat(0), V::splat(0)};
@@ -279,7 +279,7 @@ struct Simd {
     scalar_kernels()->copy_non_temporal(bytes(src) + end, bytes(dst) + end, n - end);
   }
 
-  // classify, split64 and join64 are rare and stay scalar; exact_sum is exact_simd.h's.
+  // classify, split64 and join64 are rare and stay scalar; exact_simd.h has exact_sum.
   static Kernels table(const char* name) {
     const Kernels& scalar = *scalar_kernels();
     return {

@@ -22,7 +22,7 @@ bool reaches(int children, int levels, int workers) {
   return leaves >= workers;
 }
 
-// Workers `first` to `first + workers`.
+// The exact sum of workers `first` to `first + workers`.
 Status exact_node(const Tensors& tensors, int first, int workers, int levels, uint8_t* out) {
   const std::vector<int> below = split(workers, levels);
   if (below.size() > static_cast<size_t>(kMaxWorkers)) {
@@ -75,7 +75,7 @@ void put_word(uint8_t* words, size_t i, uint32_t value) {
   std::memcpy(words + i * kWordBytes, &value, kWordBytes);
 }
 
-// `each` (block, offset of its elements in bytes, elements) of a tensor's blocks.
+// Calls `each`(block, offset of its elements in bytes, elements) for a tensor's blocks.
 template <typename Each>
 void for_blocks(const Tensors& tensors, const Each& each) {
   for (size_t done = 0; done < tensors.elements; done += kMaxBlockElements) {
@@ -92,7 +92,7 @@ uint64_t count_lost(const Tensors& tensors, int worker, const uint8_t* words) {
     uint32_t word;
     std::memcpy(&bits, tensors.of(worker) + i * size, size);
     std::memcpy(&word, words + i * kWordBytes, kWordBytes);
-    const uint32_t magnitude = bits << (33 - 8 * size);  // without the sign
+    const uint32_t magnitude = bits << (33 - 8 * size);  // The sign is shifted out.
     if (word == 0 && magnitude != 0) ++lost;
   }
   return lost;
@@ -110,8 +110,8 @@ std::vector<int> split(int workers, int levels) {
 }
 
 int magnitude_bits(int workers) {
-  if (workers <= kMaxWorkers) return magnitude_bits(workers);
-  int bits = 23;  // where rounding can reach 2^bits, and so the sum may not be 2^31
+  if (workers <= kMaxWorkers) return switchml::magnitude_bits(workers);
+  int bits = 23;  // Rounding can reach 2^bits, and the sum must stay below 2^31.
   while ((int64_t{workers} << bits) > (int64_t{1} << 31) - 1) --bits;
   return bits;
 }

@@ -21,7 +21,7 @@ namespace {
 constexpr size_t kChunk = 128 * 1024;
 constexpr size_t kStaged = 16 * 1024;
 constexpr uint64_t kSlots = 8;
-constexpr uint64_t kChunks = 512;  // of a measurement
+constexpr uint64_t kChunks = 512;  // Chunks of a measurement.
 constexpr int kRoundTrips = 20000;
 constexpr int kMeasurements = 9;
 
@@ -39,7 +39,7 @@ struct alignas(128) Line {
   }
 };
 
-/// The time from when both threads are there to the end of both.
+/// The time from the start of both threads to the end of both.
 template <typename Here, typename There>
 double seconds_of(const std::vector<int>& processors, const Here& here, const There& there) {
   std::array<Line, 2> present;

@@ -1,7 +1,7 @@
-// What memory allows an all-reduce inside one host: threads, one for each rank, that read a tensor and write a result
-// as large, and nothing else. A piece at a time goes through a buffer that stays in a cache, and with non-temporal
-// stores from there. No way through memory that leaves tensors where they are can be faster. Then what it costs to hand
-// a chunk over from one core to another.
+// The bound that memory sets for an all-reduce inside one host: threads, one for each rank, read a tensor and write a
+// result of its size. A piece at a time goes through a buffer that stays in a cache, and with non-temporal stores from
+// there. No way through memory that leaves tensors in place can be faster. Then the cost of handing a chunk over from
+// one core to another.
 #include <pthread.h>
 
 #include <algorithm>
@@ -49,7 +49,7 @@ void pass(Rank& rank) {
   }
 }
 
-/// From when all threads are there to the end of the last one.
+/// The time from the start of all threads to the end of the last one.
 double seconds_of_round(std::vector<Rank>& ranks) {
   pthread_barrier_t all;
   pthread_barrier_init(&all, nullptr, static_cast<unsigned>(ranks.size()));

@@ -18,7 +18,7 @@ void SoftSwitch::Impl::request(const uint8_t* frame, size_t size, const Endpoint
     counters.control_requests.add(1);
     return tap->request(frame, size, from);
   }
-  out.reclaim();  // a request may end a session, whose results a sink may still have
+  out.reclaim();  // A request may end a session, and a sink may still have its results.
   const bool other_version = error == wire::ParseError::kOtherVersion;
   if (error != wire::ParseError::kNone && !other_version) return counters.control_malformed.add(1);  // [CTL-4]
 
@@ -50,7 +50,7 @@ void SoftSwitch::Impl::request(const uint8_t* frame, size_t size, const Endpoint
   counters.packets_sent.add(1);
   counters.bytes_sent.add(reply_bytes);
   out.unicast(reply, reply_bytes, from);
-  out.reclaim();  // the reply lies on this function's stack
+  out.reclaim();  // The reply is on this function's stack.
 }
 
 void SoftSwitch::Impl::expire(const std::vector<uint8_t>& jobs) {
@@ -60,13 +60,12 @@ void SoftSwitch::Impl::expire(const std::vector<uint8_t>& jobs) {
   }
 }
 
-// Of those that are silent only as many end as have what is wanted: the others may be suspended, and go on later. What
-// a client may have is made free first, by its own sessions; then what there is, for as much as it may have now.
-// [LEASE-2]
+// Ends no more silent sessions than necessary: they may be suspended, and go on later. The client's own sessions end
+// first, for its quota; then any, for the switch's memory. [LEASE-2]
 void SoftSwitch::Impl::make_room(const wire::Open& asked, const Endpoint& client, Time now) {
-  if (!table.lacks_share(asked, client) && !table.lacks_room(asked, client)) return;
+  if (!table.lacks_quota(asked, client) && !table.lacks_room(asked, client)) return;
   for (const uint8_t job : table.silent(now)) {
-    if (table.lacks_share(asked, client) && table.find(job)->client() == client) expire({job});
+    if (table.lacks_quota(asked, client) && table.find(job)->client() == client) expire({job});
   }
   for (const uint8_t job : table.silent(now)) {
     if (table.lacks_room(asked, client)) expire({job});
@@ -74,14 +73,14 @@ void SoftSwitch::Impl::make_room(const wire::Open& asked, const Endpoint& client
 }
 
 ReplyStatus SoftSwitch::Impl::open(const uint8_t* body, const Endpoint& from, Time now, uint8_t* reply) {
-  if (tap != nullptr) return ReplyStatus::kControlled;  // also while no controller is there to say so
+  if (tap != nullptr) return ReplyStatus::kControlled;  // Also while no controller is connected.
   const Endpoint client = client_of == nullptr ? Endpoint{} : client_of(from);
   const wire::Open asked = wire::read_open(body);
   if (by_invitation && std::count(invited.begin(), invited.end(), asked.client_key) == 0) {
     return ReplyStatus::kNotInvited;
   }
   make_room(asked, client, now);
-  const SessionTable::Opened opened = table.open(asked, now, client);
+  const OpenOutcome opened = table.open(asked, now, client);
   if (opened.status != ReplyStatus::kOk) return opened.status;
   if (opened.fresh != nullptr) {
     const uint8_t job = opened.fresh->job();
@@ -98,14 +97,14 @@ ReplyStatus SoftSwitch::Impl::open(const uint8_t* body, const Endpoint& from, Ti
 }
 
 ReplyStatus SoftSwitch::Impl::join(const uint8_t* body, const Endpoint& from, Time now, uint8_t* reply) {
-  const SessionTable::Joined joined = table.join(wire::read_join(body), from, now);
+  const JoinOutcome joined = table.join(wire::read_join(body), from, now);
   if (wire::has_body(joined.status)) wire::write_join_reply(joined.reply, reply);
   return joined.status;
 }
 
 ReplyStatus SoftSwitch::Impl::close(const uint8_t* body, Time now) {
   const wire::Close asked = wire::read_close(body);
-  const SessionTable::Closed closed = table.close(asked, now);
+  const CloseOutcome closed = table.close(asked, now);
   if (closed.last) {
     counters.sessions_closed.add(1);
     end(asked.job);
@@ -136,7 +135,7 @@ ReplyStatus SoftSwitch::Impl::probe(const uint8_t* body, const Endpoint& from, T
   return ReplyStatus::kOk;
 }
 
-// A use that another one has replaced was complete, or nobody would have gone on. [PROBE-2]
+// A use that a newer one has replaced was complete, or no worker would have gone on. [PROBE-2]
 WorkerSet SoftSwitch::Impl::contributors(const SessionEntry& session, uint16_t slot, uint32_t seq) const {
   const SlotUse& use = stores[session.job()]->use(slot, seq);
   if (use.pair.epoch != session.epoch() || use.pair.seq == 0) return {};

@@ -1,4 +1,4 @@
-#include "controllerd/server.h"
+#include "controllerd/controller_server.h"
 
 #include <gtest/gtest.h>
 

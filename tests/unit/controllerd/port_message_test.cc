@@ -1,4 +1,4 @@
-#include "controllerd/places.h"
+#include "controllerd/port_message.h"
 
 #include <gtest/gtest.h>
 
@@ -12,7 +12,7 @@ TEST(Places, GoThereAndBack) {
   message.set_address("10.0.0.1:4000");
   message.set_mac("02:00:00:00:00:07");
   message.set_port(9);
-  const auto place = place_of(message);
+  const auto place = switch_port_of(message);
   ASSERT_TRUE(place.ok());
   EXPECT_EQ(to_string(place.value().endpoint), "10.0.0.1:4000");
   EXPECT_EQ(place.value().mac, "02:00:00:00:00:07");
@@ -24,7 +24,7 @@ TEST(Places, NeedALiteralAddressWithAPort) {
   v1::SwitchPlace message;
   for (const char* const bad : {"", "somewhere:9", "10.0.0.1", "10.0.0.1:0"}) {
     message.set_address(bad);
-    const auto place = place_of(message);
+    const auto place = switch_port_of(message);
     ASSERT_FALSE(place.ok()) << bad;
     EXPECT_NE(place.status().message().find(std::string("\"") + bad + "\""), std::string::npos);
   }

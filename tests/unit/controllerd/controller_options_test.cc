@@ -1,4 +1,4 @@
-#include "controllerd/options.h"
+#include "controllerd/controller_options.h"
 
 #include <gtest/gtest.h>
 

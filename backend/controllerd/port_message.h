@@ -1,4 +1,4 @@
-// Places as the messages of the API carry them.
+// SwitchPort as messages of the API carry it.
 #pragma once
 
 #include <string>
@@ -10,7 +10,7 @@
 namespace switchml {
 
 /// kInvalidArgument if the address is not literal or has no port.
-Result<controller::Place> place_of(const v1::SwitchPlace& message);
-v1::SwitchPlace message_of(const controller::Place& place);
+Result<controller::SwitchPort> switch_port_of(const v1::SwitchPlace& message);
+v1::SwitchPlace message_of(const controller::SwitchPort& place);
 
 }  // namespace switchml

@@ -1,4 +1,4 @@
-#include "controllerd/options.h"
+#include "controllerd/controller_options.h"
 
 #include <cstdlib>
 #include <utility>
@@ -12,13 +12,13 @@ namespace switchml {
 
 namespace {
 
-/// What the options say, before it is known what they are for.
+/// The options as written, some of which are a controller's or a caller's.
 struct Written {
   ControllerCommand command;
   std::vector<std::string> switches;
   std::string topology, tokens;
-  std::string certificate, key;  // of the controller, or of who asks one for its state
-  std::string ca, token;         // of the latter
+  std::string certificate, key;  // The controller's, or the caller's with --state.
+  std::string ca, token;         // The caller's.
   Duration lease{0};
   bool insecure = false;
 };

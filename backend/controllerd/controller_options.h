@@ -5,18 +5,18 @@
 
 #include "base/log.h"
 #include "base/status.h"
-#include "controllerd/server.h"
+#include "controllerd/controller_server.h"
 #include "controllerd/state_text.h"
 
 namespace switchml {
 
 struct ControllerCommand {
-  bool help = false;     // print controller_help() and leave
-  bool version = false;  // print the version and leave
-  bool check = false;    // the files are good: say so and leave
-  std::string state;     // HOST:PORT of a running controller whose state to print; empty: be one
-  Caller caller;         // who asks for it
-  std::string topology;  // what was read, for messages
+  bool help = false;     // Print controller_help() and exit.
+  bool version = false;  // Print the version and exit.
+  bool check = false;    // Print that the files are good, and exit.
+  std::string state;     // HOST:PORT of a running controller, to print its state; empty: be a controller.
+  Caller caller;         // Credentials for `state`.
+  std::string topology;  // The topology's file or option, for messages.
   ControllerOptions options;
   LogLevel log_level = LogLevel::kWarning;
 };
