@@ -8,7 +8,7 @@
 #include "base/assert.h"
 #include "base/fnv.h"
 #include "base/log.h"
-#include "quant/kernels.h"
+#include "kernels/kernels.h"
 #include "shm/host_part.h"
 
 namespace switchml::shm {
@@ -473,7 +473,7 @@ void LocalRank::write(ElementType type, const Piece& piece, ElementRange chunk, 
   uint8_t* to = static_cast<uint8_t*>(piece.output) + (begin - piece.begin) * size;
   const uint8_t* from = result + (begin - chunk.begin) * size;
   if ((piece.end - piece.begin) * size >= kNonTemporalBytes) {
-    quant::kernels().copy_non_temporal(from, to, (end - begin) * size);
+    kernels().copy_non_temporal(from, to, (end - begin) * size);
   } else {
     std::memcpy(to, from, (end - begin) * size);
   }

@@ -83,7 +83,7 @@ TEST(RdmaIsChosen, OfASwitchThatIsNamed) {
   const fake_verbs::Library library(real());
   ServerOptions options;
   options.listen = literal_address("127.0.0.1", 0).value();
-  options.card = ServerOptions::Card::kMust;
+  options.card = ServerOptions::CardUse::kMust;
   const auto server = SwitchServer::start(options);
   ASSERT_TRUE(server.ok()) << server.status().to_string();
   Config config = over_rdma();

@@ -14,7 +14,7 @@
 namespace switchml::shm {
 namespace {
 
-using quant::testing::Buffer;
+using switchml::testing::Buffer;
 using testing::Bytes;
 using testing::Random;
 
@@ -42,13 +42,13 @@ class Frames {
   std::vector<const uint8_t*> frames_;
 };
 
-void reduce_to(const Reduction& reduction, const uint8_t* const* frames, int ranks, size_t n, uint8_t* out,
+void reduce_to(const ElementReduction& reduction, const uint8_t* const* frames, int ranks, size_t n, uint8_t* out,
                Stores stores = Stores::kCached) {
   const Target target{out, 0, n, stores};
   reduce_chunk(reduction, frames, ranks, n, &target, 1);
 }
 
-std::string compare(const Reduction& reduction, const std::vector<Bytes>& inputs, size_t n) {
+std::string compare(const ElementReduction& reduction, const std::vector<Bytes>& inputs, size_t n) {
   const Bytes expected = testing::by_definition(reduction, inputs, n);
   for (const Stores stores : kStores) {
     const Frames frames(inputs, stores);
@@ -63,7 +63,7 @@ std::string compare(const Reduction& reduction, const std::vector<Bytes>& inputs
 
 class EveryReduction : public ::testing::TestWithParam<std::tuple<ReduceOp, ElementType>> {
  protected:
-  Reduction reduction(uint32_t divisor = 1) const {
+  ElementReduction reduction(uint32_t divisor = 1) const {
     return {std::get<0>(GetParam()), std::get<1>(GetParam()), divisor};
   }
 };
@@ -150,7 +150,7 @@ TEST(Reducer, SumsAreThoseOfIeeeWhereTheyAreExact) {
     const auto* bytes = reinterpret_cast<const uint8_t*>(tensor.data());
     inputs.emplace_back(bytes, bytes + tensor.size() * sizeof(float));
   }
-  const Reduction average{ReduceOp::kSum, ElementType::kFloat32, 2};
+  const ElementReduction average{ReduceOp::kSum, ElementType::kFloat32, 2};
   const Frames frames(inputs);
   alignas(64) float found[16];
   reduce_to(average, frames.data(), 2, expected.size(), reinterpret_cast<uint8_t*>(found));
@@ -171,7 +171,7 @@ TEST(Reducer, Int64WrapsAround) {
     const auto* bytes = reinterpret_cast<const uint8_t*>(tensor->data());
     inputs.emplace_back(bytes, bytes + 3 * sizeof(uint64_t));
   }
-  const Reduction sum{ReduceOp::kSum, ElementType::kInt64, 1};
+  const ElementReduction sum{ReduceOp::kSum, ElementType::kInt64, 1};
   const Frames frames(inputs);
   alignas(64) uint64_t found[8];
   reduce_to(sum, frames.data(), 2, 3, reinterpret_cast<uint8_t*>(found));
