@@ -269,7 +269,7 @@ std::unique_ptr<Engine> Attachment::memory_engine(Transports* transports, const 
   return shm::start_memory_engine(memory, std::move(uplink));
 }
 
-// That a rank has left is seen by those of its host alone. The other hosts are told, and where no watch is left to
+// A rank's leave is seen by those of its host alone. The other hosts are told, and where no watch is left to
 // tell them, they see that this one has left the switch.
 void Attachment::give_up_for_host(const Status& status) {
   membership_.tell(status.message());

@@ -38,7 +38,7 @@ std::string names_of(const std::vector<SessionParameters>& sessions);
 
 class Attachment {
  public:
-  /// As Session::open, of a group whose size and rank are right. Borrows the membership and the store.
+  /// As Session::open; the size and rank of the group are right. Borrows the membership and the store.
   static Result<std::unique_ptr<Attachment>> open(const Config& config, Membership& membership, Rendezvous& store,
                                                   Time deadline, AttachmentOptions options);
   /// Leaves the sessions and stops the engine, then the embedded switch: not before the other ranks have left that (at

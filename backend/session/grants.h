@@ -27,7 +27,7 @@ wire::Open request_for(const SessionWish& wish, Precision precision);
 /// Whether the last of these grants, which are the first switches', goes with the settings and with the other grants.
 Status check_last_grant(const Config& config, const std::vector<SwitchAddress>& switches,
                         const std::vector<wire::OpenReply>& granted);
-/// The first switch whose grant is not exact or lacks that flag; empty: there is none.
+/// The first switch with a grant that is not exact or lacks that flag; empty: there is none.
 std::string first_without(uint64_t flag, const std::vector<SwitchAddress>& switches,
                           const std::vector<wire::OpenReply>& granted);
 

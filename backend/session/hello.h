@@ -32,7 +32,7 @@ struct Roster {
   /// Tells each rank what it shares its machine with; `threads`: busy ones, by rank.
   void write_neighbours(const std::vector<int>& threads, Blob* blob) const;
 };
-/// An error names the rank whose settings differ from rank 0's, or whose host does not suit them.
+/// An error names the first rank with other settings than rank 0's, or with a host that does not suit them.
 Result<Roster> read_hellos(const Config& config, const std::vector<Blob>& hellos);
 /// What Roster::write_neighbours tells this rank.
 MachineRanks read_neighbours(const Blob& blob, int rank);

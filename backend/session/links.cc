@@ -67,7 +67,7 @@ Result<Blob> look_at_paths(Opening& opening, const std::string& why_no_memory, L
   }
   if (Status status = links->connect(opening.config, opening.group.rank, over); !status.ok()) return status;
   if (may_lose_frames(over)) return report_of_packets(opening, *links, why_no_memory);
-  // Of connections there is nothing to find out about payloads.
+  // There is nothing to find out about the payloads of connections.
   return path_report(kMaxPayloadBytes + wire::kExactHeaderBytes, false, why_no_memory);
 }
 

@@ -24,7 +24,7 @@ void Membership::watch(WatchMeeting meeting, Duration patience, Handlers handler
   PeerWatchOptions options;
   options.rank = group_.rank;
   options.size = group_.size;
-  options.who = this_process();
+  options.process = this_process();
   options.key = meeting.key;
   options.patience = patience;
   options.on_loss = [this](int rank, const std::string& text, bool gone) {

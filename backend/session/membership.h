@@ -38,7 +38,7 @@ class Membership {
   void tell(const std::string& text);
   /// The other ranks hear the first 255 bytes as a loss.
   void give_up(const std::string& text);
-  /// That rank's process has ended without a farewell.
+  /// The rank's process has ended without a farewell.
   void note_gone(int rank, const std::string& how);
   /// The group has failed because of a rank. The first reason counts.
   void lose(const Status& why);

@@ -92,7 +92,7 @@ OpeningWatch::OpeningWatch(const Config& config, const GroupInfo& group, Rendezv
     : config_(config), group_(group), store_(store) {
   options_.rank = group.rank;
   options_.size = group.size;
-  options_.who = this_process();
+  options_.process = this_process();
   options_.patience = config.failure_timeout;
   options_.warn_unheard = false;  // the session's own watch does
   options_.on_loss = [this](int, const std::string& text, bool) { lose(text); };
@@ -112,7 +112,7 @@ void OpeningWatch::begin(Blob* hello) {
   sign_ = make_sign(&sign);
   if (sign_.valid()) close_on_fork(sign_.get());
   hello->set("sign", sign);
-  hello->set("who", options_.who);
+  hello->set("who", options_.process);
   own_ = *hello;
   next_look_ = monotonic_now() + kLookPause;
   if (group_.rank == 0) return listen(hello);
@@ -156,7 +156,7 @@ void OpeningWatch::meet_rank_0() {
   while (watch_->connected() == 0 && !watch_->is_over() && monotonic_now() < end) std::this_thread::sleep_for(kGlance);
 }
 
-// Of other hosts only a connection says something: a firewall may refuse one in their name.
+// Only a connection says something of other hosts: a firewall may refuse one in their name.
 void OpeningWatch::look_for(int rank) {
   auto known = neighbours_.find(rank);
   if (known == neighbours_.end()) {
@@ -168,7 +168,7 @@ void OpeningWatch::look_for(int rank) {
   }
   const Neighbour& neighbour = known->second;
   if (neighbour.sign.empty() || !is_over(neighbour.sign) || has_left(rank)) return;
-  const std::string text = text_of_death(rank, neighbour.who);
+  const std::string text = text_of_death(rank, neighbour.process);
   if (watch_ && group_.rank == 0) watch_->give_up(text.substr(0, 255));
   lose(text);
 }

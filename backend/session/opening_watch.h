@@ -59,12 +59,12 @@ class OpeningWatch {
   const GroupInfo& group_;
   Rendezvous& store_;
   PeerWatchOptions options_;
-  Blob own_;            // what this rank says
+  Blob own_;            // This rank's hello.
   Fd sign_;             // others cannot connect to it: this process has ended
   bool meets_ = false;  // rank 0, when it comes
   Time next_look_ = kNever;
   struct Neighbour {
-    std::string sign, who;
+    std::string sign, process;
   };
   std::map<int, Neighbour> neighbours_;  // Key: rank. An empty sign: it is on another host.
   std::mutex mutex_;                     // guards the next two

@@ -115,7 +115,7 @@ class PlaceAgreement {
   }
   bool one_host() const { return place_.roster.one_host(); }
 
-  // With what does not depend on the switch: the hosts whose first ranks take its place when it is lost, and where each
+  // Adds what does not depend on the switch: the hosts with which the group goes on when it is lost, and where each
   // rank's host is reached.
   Result<Blob> for_all(Result<Blob> place) const {
     const HostLayout& layout = place_.roster.layout;

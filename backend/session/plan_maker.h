@@ -19,7 +19,7 @@ class PlanMaker {
 
   /// The first plan, from what all ranks say of their paths. `links` are over TCP afterwards where nothing else passes.
   Result<Blob> first(Links* links);
-  /// Sessions in the place of those whose payload does not pass.
+  /// Sessions in the place of those with a payload that does not pass.
   Result<Blob> with_payload(const Links& links, size_t payload);
   /// Sessions beside those that there are, where the switches have room; else a plan without "more".
   Blob another(const Links& links, size_t payload, int slots, Carrier over);

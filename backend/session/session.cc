@@ -22,7 +22,7 @@ Status check_group(const GroupInfo& group) {
   return {};
 }
 
-/// A store whose keys begin with "exact/".
+/// A store in which keys begin with "exact/".
 class ExactStore : public Rendezvous {
  public:
   explicit ExactStore(Rendezvous& store) : store_(store) {}
@@ -97,7 +97,8 @@ Status Session::attach(const Config& config, Time deadline, std::shared_ptr<Cont
 }
 
 Status Session::attach_hosts(const Config& config, Time deadline) {
-  StoreExchange first(membership_.store(), membership_.group());  // A rank whose first attachment fails says so there.
+  StoreExchange first(membership_.store(),
+                      membership_.group());  // Ranks with a first attachment that fails say so there.
   AttachmentOptions options;
   options.watched = true;
   options.switch_patience = kHostPatience;

@@ -55,7 +55,7 @@ class Session {
   /// What carries messages between the ranks, which are all on one host; null: nothing of the session's. They end with
   /// the engine.
   std::shared_ptr<shm::Messages> messages() const { return exact_or_first().messages(); }
-  /// Of the switch that the group has, or had last; the first where it has several.
+  /// The session with the switch that the group has, or had last; the first where it has several.
   SessionParameters parameters() const { return first_->sessions().front(); }
   /// How messages call all of its switches, with ", " between them.
   std::string switch_names() const { return names_of(first_->sessions()); }
@@ -64,7 +64,8 @@ class Session {
   /// The embedded switch, or null.
   const SwitchServer* embedded() const { return exact_or_first().embedded(); }
 
-  /// This rank does not go on with the others: the engine fails on all ranks, with "rank N (who) gave up: " and `why`.
+  /// This rank does not go on with the others: the engine fails on all ranks, with "rank N (its process) gave up: " and
+  /// `why`.
   void give_up(const std::string& why);
   /// `callback` (null: none any more) is told why when another rank's process has ended without leaving, or its host is
   /// out of reach; at once if that was so before. The engine has failed by then. From a thread of the session.
