@@ -115,8 +115,8 @@ TEST(Hosts, HaveTheBitsOfRanksThatSendByThemselves) {  // [HOST-2, HOST-3]
     Cluster without(hosts, flat);
     ASSERT_TRUE(with.complete() && without.complete());
     for (size_t rank = 0; rank < ranks; ++rank) {
-      EXPECT_EQ(with[rank].transport(), "shm+udp");
-      EXPECT_EQ(without[rank].transport(), "udp");
+      EXPECT_EQ(with[rank].abilities().transport, "shm+udp");
+      EXPECT_EQ(without[rank].abilities().transport, "udp");
       EXPECT_EQ(with[rank].parameters().workers, 2);
     }
     for (const size_t count :
@@ -222,7 +222,7 @@ TEST(Hosts, SendOnceForAllTheirRanks) {
   const uint64_t chunks = kCount * sizeof(float) / (128 * 1024);
   Cluster alone("ab", preset_config());
   ASSERT_TRUE(alone.complete());
-  EXPECT_EQ(alone[0].transport(), "udp");
+  EXPECT_EQ(alone[0].abilities().transport, "udp");
   std::vector<Floats> values(2, Floats(kCount, 1.0F));
   alone.reduce(&values);
   const uint64_t one = alone.sum(0, "packets_sent") - alone.sum(0, "retransmissions") - alone.sum(0, "repeats_waiting");
@@ -254,7 +254,7 @@ TEST(Hosts, SendByThemselvesWhereTheSettingsSaySo) {
     Cluster cluster("aabb", config);
     ASSERT_TRUE(cluster.complete());
     for (size_t rank = 0; rank < 4; ++rank) {
-      EXPECT_EQ(cluster[rank].transport(), "udp");
+      EXPECT_EQ(cluster[rank].abilities().transport, "udp");
       EXPECT_EQ(cluster[rank].parameters().workers, 4);
     }
   }

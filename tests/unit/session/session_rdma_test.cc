@@ -123,7 +123,7 @@ TEST(RdmaIsChosen, NotForIntegersOrFaults) {
   integers.precision = Precision::kInteger;
   for (const auto& rank : agree_on_paths("ab", integers, false).ranks) {
     ASSERT_TRUE(rank.ok()) << rank.status().to_string();
-    EXPECT_EQ(rank->parameters.switch_endpoint.carrier, Carrier::kPackets);
+    EXPECT_EQ(rank->sessions[0].switch_endpoint.carrier, Carrier::kPackets);
   }
   Config faulty = over_rdma();
   faulty.faults = "seed=1";
