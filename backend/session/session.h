@@ -47,8 +47,7 @@ class Session {
   virtual std::string precision() const = 0;
   /// Whether the engine takes such a collective; likewise.
   virtual bool can(ReduceOp op, ElementType type) const = 0;
-  /// Whether the engine moves bytes (engine/engine.h, Movement); and whether also as Collective::arrange says;
-  /// likewise.
+  /// Whether the engine moves bytes (format/collective.h, Movement); and whether also in an Exchange; likewise.
   virtual bool can_move() const = 0;
   virtual bool can_exchange() const = 0;
   /// Where tensors are allocated that all ranks see (shm/arena.h); null: nowhere. Outlives the session where it is
