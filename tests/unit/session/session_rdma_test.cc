@@ -120,7 +120,7 @@ TEST(RdmaIsChosen, NotByCardsOfSoftwareUnlessTheyAreNamed) {
 TEST(RdmaIsChosen, NotForIntegersOrFaults) {
   const fake_verbs::Library library(real());
   Config integers = over_rdma();
-  integers.integers = true;
+  integers.precision = Precision::kInteger;
   for (const auto& rank : agree_on_paths("ab", integers, false).ranks) {
     ASSERT_TRUE(rank.ok()) << rank.status().to_string();
     EXPECT_EQ(rank->parameters.switch_endpoint.carrier, Carrier::kPackets);
