@@ -1,4 +1,4 @@
-"""all_reduce, reduce and reduce_scatter against Gloo and against an oracle: everything on 3 ranks, some of it on 2 and 4."""
+"""all_reduce, reduce and reduce_scatter against Gloo and against an oracle: all on 3 ranks, some of it on 2 and 4."""
 
 import itertools
 
