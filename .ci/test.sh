@@ -13,7 +13,7 @@ if [ "${1:-}" = --all ]; then all=(--all) && shift; fi
 
 # What knows nothing of PyTorch is the same machine code with another one.
 scope=()
-if [ "$torch" != pip ] && [ ${#all[@]} -eq 0 ] && [ -z "${SWITCHML_GTESTS:-}" ]; then scope=(backend); fi
+if [ "$torch" != pip ] && [ $(($# + ${#all[@]})) -eq 0 ] && [ -z "${SWITCHML_GTESTS:-}" ]; then scope=(backend); fi
 begin=$SECONDS
 .ci/setup.sh "$torch" "${scope[@]}"
 built=$SECONDS
