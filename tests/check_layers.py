@@ -58,6 +58,7 @@ TESTED_ELSEWHERE = {
     "integer/integer_format.cc": "through shards: engine/shard_frames_test.cc and others",
     "c10d/bindings.cc": "what Python sees needs Python: tests/python",
     "transport/rdma/none.cc": "one function, which refuses",
+    "shm/tensor_chunks.cc": "through local ranks: local_rank_test.cc, movement_test.cc, owners_test.cc",
     "session/group_session.cc": "through Session::open: session_test.cc and others",
 }
 

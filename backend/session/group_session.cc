@@ -206,7 +206,7 @@ class GroupSession : public Session {
     shm::HostUplinkOptions uplink;
     uplink.engine = options;
     uplink.transports = std::move(*transports);
-    uplink.places = hosts_.places_for(group_.rank);
+    uplink.host_map = hosts_.map_for(group_.rank);
     return shm::start_memory_engine(memory, std::move(uplink));
   }
 

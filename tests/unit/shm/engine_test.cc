@@ -31,7 +31,7 @@ using testing::sum_of;
 /// Engines of all ranks over one segment.
 class Group {
  public:
-  explicit Group(const BoardShape& shape, LocalRank::LatencyTimer line_timer = &time_to_read) : shape_(shape) {
+  explicit Group(const BoardShape& shape, LatencyTimer line_timer = &time_to_read) : shape_(shape) {
     auto segment = Segment::create(shape.bytes());
     EXPECT_TRUE(segment.ok());
     segment_ = std::make_shared<Segment>(std::move(segment.value()));

@@ -141,7 +141,7 @@ TEST(LocalRankOnTwoBoards, ALongStepEndsWhereAShortCollectiveComes) {
   Ints small(16, 2);
   const Outcome end = boards.submit_long(0, large);
   LocalRank& local_rank = boards.long_board.local_rank(0);
-  local_rank.let_overtake(boards.short_board.local_rank(0));
+  local_rank.yield_to(boards.short_board.local_rank(0));
   boards.short_board.submit(0, sum_of(small));
   EXPECT_TRUE(boards.long_board.step(0));
   EXPECT_LE(boards.long_board.board().published(), 1U) << "one round";

@@ -158,7 +158,7 @@ class Host {
     }
     for (int rank = 0; rank < ranks; ++rank) {
       const auto r = static_cast<size_t>(rank);
-      HostUplink uplink{rank < owners ? &uplinks[r] : nullptr, payload, exact, Places(names, 1)};
+      HostUplink uplink{rank < owners ? &uplinks[r] : nullptr, payload, exact, HostMap(names, 1)};
       local_ranks.push_back(std::make_unique<LocalRank>(
           memory_.board(), rank, [this, r](const Status& status) { failures[r].push_back(status); }, uplink));
     }
@@ -314,7 +314,7 @@ TEST(MemberWithUplink, WhatHasNoElementsNeedsNoRoomForAPieceOfEach) {
   BoardMemory memory({1, 4, 4096, 1});
   const auto ignore = [](const Status&) {};
   FakeUplink engine;
-  LocalRank local_rank(memory.board(), 0, ignore, {&engine, 1024, true, Places(ranks, 1)});
+  LocalRank local_rank(memory.board(), 0, ignore, {&engine, 1024, true, HostMap(ranks, 1)});
   Collective gathering;
   gathering.movement = Movement::kGather;
   gathering.type = ElementType::kUInt8;
