@@ -17,7 +17,7 @@ namespace switchml {
 /// One thread.
 class CongestionWindow {
  public:
-  /// For one of `flows` flows on one path, each of `least` to `most` chunks. 1 <= least <= most, flows >= 1.
+  /// One of `flows` flows on one path, each of `least` to `most` chunks. 1 <= least <= most, flows >= 1.
   CongestionWindow(int least, int most, int flows);
 
   int chunks() const { return static_cast<int>(cwnd_); }

@@ -22,7 +22,7 @@ class TimerWheel {
   void cancel(int id);
   bool armed(int id) const { return timers_[static_cast<size_t>(id)].bucket >= 0; }
 
-  /// Calls fire(int id) for each timer whose deadline is not after `now`. Timers are disarmed before they fire and may
+  /// Calls fire(int id) for each timer with a deadline not after `now`. Timers are disarmed before they fire and may
   /// be armed again inside the call. Time never goes backwards: an earlier `now` than before does nothing.
   template <typename F>
   void sweep(Time now, F&& fire) {

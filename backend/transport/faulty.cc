@@ -119,7 +119,7 @@ void FaultyTransport::emit(const TxFrame& frame, size_t position) {
   positions_.push_back(position);
 }
 
-/// Frames held back whose time has come, in the order in which they were sent.
+/// Frames that have been held back long enough, in the order in which they were sent.
 void FaultyTransport::emit_due(size_t position) {
   for (auto at = held_.begin(); at != held_.end();) {
     if (at->due >= sent_) {

@@ -12,7 +12,7 @@ namespace switchml {
 
 namespace {
 
-/// So many times others may ask in vain before one that does not ask is taken for one that nobody drives.
+/// So many times others may ask in vain before one that does not ask is taken for one that no thread drives.
 constexpr uint64_t kPatience = 8;
 
 /// What the transports have in common.
@@ -31,7 +31,7 @@ class Link {
 
   size_t take(size_t peer, RxFrame* frames, size_t count) {
     Inbox& inbox = inboxes_[peer];
-    // That there was nothing is an answer to all, until one asks again.
+    // An empty receive is an answer to all, until one asks again.
     if (inbox.frames.empty() && inbox.asked_at == empty_) fetch();
     inbox.asked_at = empty_;
     const size_t taken = std::min(count, inbox.frames.size());
@@ -56,10 +56,10 @@ class Link {
 
  private:
   struct Inbox {
-    std::deque<RxFrame> frames;  // that the link has lent, and nobody has taken
+    std::deque<RxFrame> frames;  // lent by the link, and not taken yet
     uint64_t asked_at = 0;       // empty_ when it was asked for last
     std::vector<size_t> twins;   // peers at the same endpoint, this one among them
-    uint8_t job = 0;             // of what was sent to it; 0: nothing yet
+    uint8_t job = 0;             // the job of what was sent to it; 0: nothing yet
   };
 
   /// 0: a control message.
@@ -94,7 +94,7 @@ class Link {
     release_if_idle();  // they may all have been of strangers
   }
 
-  // The link may have nothing because all its buffers hold frames for somebody who does not take them.
+  // The link may have nothing because all its buffers hold frames for a peer's transport that does not take them.
   void drop_unasked() {
     if (waiting_ == 0) return;
     for (Inbox& inbox : inboxes_) {
@@ -121,7 +121,7 @@ class Link {
 
   const std::unique_ptr<Transport> transport_;
   const std::vector<Endpoint> peers_;
-  std::vector<Inbox> inboxes_;  // by peer
+  std::vector<Inbox> inboxes_;  // one for each peer
   size_t waiting_ = 0;          // frames in all of them
   size_t lent_ = 0;             // taken, and not given back
   bool holds_ = false;          // frames that are to be released

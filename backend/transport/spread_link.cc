@@ -11,7 +11,7 @@ namespace switchml {
 
 namespace {
 
-static_assert(wire::kHeaderOffsetSlot == wire::kExactHeaderOffsetSlot);  // of either kind of contribution
+static_assert(wire::kHeaderOffsetSlot == wire::kExactHeaderOffsetSlot);  // both kinds of contribution have it there
 
 /// None: it concerns no slot.
 std::optional<uint16_t> slot_of(const TxFrame& frame) {

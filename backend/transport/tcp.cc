@@ -126,7 +126,7 @@ size_t TcpTransport::receive(RxFrame* frames, size_t count) {
   return lent;
 }
 
-/// Of the frames of the connection that has its turn. Who has frames left at the end of it has another turn later.
+/// Lends frames of the connection that has its turn. One with frames left at the end of it has another turn later.
 size_t TcpTransport::lend(RxFrame* frames, size_t count) {
   count = std::min(count, kTurnFrames - turn_);
   size_t lent = 0;

@@ -1,4 +1,4 @@
-// What TcpConnections does with who wants to connect, and how it makes room for one more.
+// How TcpConnections accepts connections, and makes room for one more.
 #include <sys/epoll.h>
 
 #include <algorithm>
@@ -15,7 +15,7 @@ namespace switchml {
 
 namespace {
 
-constexpr int kAccepts = 64;  // in one go, so that a crowd of strangers does not hold up members
+constexpr int kAccepts = 64;  // at once: a crowd of strangers must not hold up members
 constexpr Duration kListenerRest = milliseconds(100);
 
 }  // namespace
@@ -25,20 +25,20 @@ void TcpConnections::accept_some() {
     Endpoint from;
     Fd fd = accept_tcp(listener_.get(), &from);
     if (fd.valid()) {
-      if (!admit(std::move(fd), from)) return;  // who came before is read first, and may not have to make room then
+      if (!admit(std::move(fd), from)) return;  // older connections are read first, and may not have to make room then
       continue;
     }
     const int error = errno;
     if (error == EAGAIN || error == EWOULDBLOCK) return;
-    if (!is_shortage(error)) continue;  // it is the trouble of who wanted to connect
-    if (i > 0) return;                  // there may be nobody more: the shortage is said first
+    if (!is_shortage(error)) continue;  // it is the peer's trouble
+    if (i > 0) return;                  // there may be no further one: the shortage is said first
     socket_error_->note(with_carrier(local_endpoint(listener_.get()), Carrier::kTcp), error);
     if (!evict(silence_.all())) rest_listener(true);
     return;
   }
 }
 
-/// False: somebody had to make room, or it was turned away.
+/// False: another had to make room, or it was turned away.
 bool TcpConnections::admit(Fd fd, const Endpoint& from) {
   // The kernel gives a pair of addresses a second time when the first connection is over, which we have not heard yet.
   if (const auto before = table_.find(from); before != table_.end()) close(before->second.get(), false);
@@ -56,7 +56,7 @@ bool TcpConnections::admit(Fd fd, const Endpoint& from) {
   connection->fd = std::move(fd);
   connection->place = silence_.add(connection, host);
   enlist(connection);
-  if (connection->is_open()) note_ready(connection);  // who connects has something to say
+  if (connection->is_open()) note_ready(connection);  // a peer that connects has something to send
   return had_room;
 }
 

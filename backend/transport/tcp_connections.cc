@@ -180,7 +180,7 @@ void TcpConnections::close_if_stalled(TcpConnection* connection, Time now) {
   }
 }
 
-/// Whoever did not ask for so long does not know what has come meanwhile: that time is nobody's fault.
+/// Where the owner has not asked for so long, frames may have come meanwhile: that time is no peer's fault.
 void TcpConnections::check_all(Time now) {
   const bool knows = ready_.empty() || std::exchange(was_asked_, false);
   const Duration passed = knows ? std::min(now - looked_, 2 * interval_) : Duration::zero();
@@ -284,7 +284,7 @@ void TcpConnections::after_reading(TcpConnection* connection) {
   await(connection, connection->in.missing());
 }
 
-/// The kernel wakes nobody for less than what completes a frame. It does for what it has no more room for.
+/// The kernel wakes no thread for less than what completes a frame, except when it has no more room.
 void TcpConnections::await(TcpConnection* connection, size_t bytes) {
   if (bytes < kWorthWaitingFor) bytes = 1;
   if (bytes == connection->awaited) return;

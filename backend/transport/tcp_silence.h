@@ -1,5 +1,5 @@
-// In which order accepted TCP connections go when there has to be room for others: the one that has been silent longest
-// first, of all or of those from one address.
+// The order in which accepted TCP connections go when there has to be room for others: the one that has been silent
+// longest first, of all or of those from one address.
 #pragma once
 
 #include <algorithm>
@@ -50,7 +50,7 @@ class SilenceOrder {
     const auto here = hosts_.find(host);
     return here == hosts_.end() ? none_ : here->second;
   }
-  /// Of the address with the most.
+  /// The connections from the address with the most.
   const List& largest() const {
     const auto most = std::max_element(hosts_.begin(), hosts_.end(),
                                        [](const auto& a, const auto& b) { return a.second.size() < b.second.size(); });

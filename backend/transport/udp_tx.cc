@@ -15,7 +15,7 @@ namespace switchml {
 
 namespace {
 
-constexpr size_t kMaxSegments = 64;  // of one UDP_SEGMENT message, in every kernel that has it
+constexpr size_t kMaxSegments = 64;  // one UDP_SEGMENT message takes so many, in every kernel that has it
 
 size_t hash_of(const Endpoint& endpoint) {
   const uint64_t hash = fnv1a(endpoint.bytes, endpoint.size);
@@ -116,7 +116,7 @@ size_t UdpSender::segment_limit(const Endpoint& to) {
   return route.limit;
 }
 
-/// The peer of a connected socket, whose frames need no address.
+/// Whether `to` is the peer of a connected socket: its frames need no address.
 bool UdpSender::is_peer(const Endpoint* to) const { return to == nullptr || (socket_.connected && *to == peer_); }
 
 /// All but the segments' size. Returns its length.

@@ -25,8 +25,8 @@ class UdpSender {
   size_t multicast(const uint8_t* data, uint32_t size, const Endpoint* const* to, size_t count);
 
  private:
-  static constexpr size_t kMessages = 128;  // of one sendmmsg: a multicast to kMaxWorkers is one call
-  static constexpr size_t kFrames = 1024;   // of one sendmmsg
+  static constexpr size_t kMessages = 128;  // per sendmmsg: a multicast to kMaxWorkers is one call
+  static constexpr size_t kFrames = 1024;   // per sendmmsg
   static constexpr size_t kRoutes = 128;    // a power of two, so that an index is a mask away
 
   struct Control {

@@ -27,7 +27,7 @@ class PlacesTransport final : public Transport, public QueuePairs {
 
   Status open() {
     if (Status status = card_.open(); !status.ok()) return status;
-    // A switch writes to who it heard from, and understands no other addresses. [RDMA-13]
+    // A switch writes to the sender's address, and understands no other. [RDMA-13]
     const ibv_gid own = rdma::gid_of(card_.local());
     if (family_of(card_.local()) != AF_INET || std::memcmp(card_.port().gid.raw, own.raw, sizeof own.raw) != 0) {
       return {Code::kUnavailable, "switches write to IPv4 addresses that requests come from: this host's is " +
@@ -170,7 +170,7 @@ class PlacesTransport final : public Transport, public QueuePairs {
     completions_.clear();
   }
 
-  /// A pair for this peer that has met nobody.
+  /// A pair for this peer that is not connected yet.
   Status renew(const Endpoint& peer) {
     end_pair();
     if (!card_.failed().empty()) return {Code::kUnavailable, card_.failed()};
@@ -196,7 +196,7 @@ class PlacesTransport final : public Transport, public QueuePairs {
     return frame.size > 0 && wire::kind_of(frame.data) == static_cast<uint8_t>(wire::Kind::kRequest);
   }
 
-  // What goes to nobody, or to a broken pair, is lost on its way. False: it has not left.
+  // A frame to no peer, or to a broken pair, is lost on its way. False: it has not left.
   bool send_one(const TxFrame& frame) {
     if (is_request(frame)) {
       card_.ask(frame);
@@ -272,7 +272,7 @@ class PlacesTransport final : public Transport, public QueuePairs {
   rdma::Card card_;
   std::optional<rdma::Outgoing> outgoing_;
   std::optional<Places> places_;
-  size_t frame_bytes_ = 0;  // that are expected, at most
+  size_t frame_bytes_ = 0;  // the largest frame that is expected
   int receives_ = 0;
   Owned<ibv_cq> received_;
   Endpoint peer_;

@@ -26,7 +26,7 @@ using rdma::Pair;
 using rdma::PairInfo;
 
 constexpr int kBurst = 64;
-// For what a card, or its emulation, may leave unsaid.
+// Bounds what a card, or its emulation, may leave unsaid.
 constexpr Duration kFlushPatience = seconds(1);
 
 struct Peer {
@@ -236,8 +236,8 @@ class RdmaTransport final : public Transport, public QueuePairs {
   }
   bool is_ready(const Peer& peer) const { return is_usable(peer) && peer.pair->is_connected(); }
 
-  /// From now on it is no peer's. It stays until the card is done with it: what it has begun to receive is in a buffer
-  /// that would be lost with it.
+  /// The pair is no peer's any more. It stays until the card is done with it: what it has begun to receive is in a
+  /// buffer that would be lost with it.
   void end_pair(Peer& peer) {
     if (peer.pair == nullptr) return;
     peer.pair->set_broken("it is replaced");
@@ -269,7 +269,7 @@ class RdmaTransport final : public Transport, public QueuePairs {
     post_receives(&unused_);
   }
 
-  /// For receive(), unless it is of a pair that is no peer's any more.
+  /// Keeps it for receive(), unless its pair is no peer's any more.
   void keep_early(const ibv_wc& completion) {
     if (by_number_.count(completion.qp_num) > 0) return early_.push_back(completion);
     unused_.push_back(completion.wr_id);
@@ -290,7 +290,7 @@ class RdmaTransport final : public Transport, public QueuePairs {
     return {};
   }
 
-  /// Null: nobody whom frames can be sent to.
+  /// Null: no peer that frames can be sent to.
   Peer* find(const Endpoint& to) {
     if (last_ == nullptr || last_->endpoint != to) {
       const auto it = peers_.find(to);
@@ -313,7 +313,7 @@ class RdmaTransport final : public Transport, public QueuePairs {
     return run;
   }
 
-  // To a peer that is not there all frames are lost.
+  // All frames to a peer that is not there are lost.
   size_t send_run(const TxFrame* frames, size_t count) {
     Peer* const peer = find(*frames[0].to);
     if (peer == nullptr) return count;
@@ -385,7 +385,7 @@ class RdmaTransport final : public Transport, public QueuePairs {
     outgoing_->release(message);
   }
 
-  /// `filling`: whose messages are not posted yet, or null.
+  /// `filling`: the pair with messages that are not posted yet, or null.
   std::optional<Pair::Message> message_of(const TxFrame& frame, Peer* filling) {
     return outgoing_->message_of(frame, filling == nullptr ? nullptr : filling->pair.get(), [this, filling] {
       if (filling != nullptr) filling->pair->post();
@@ -441,7 +441,7 @@ class RdmaTransport final : public Transport, public QueuePairs {
   bool lend(const ibv_wc& completion, RxFrame* frame) {
     unused_.push_back(completion.wr_id);
     const auto it = by_number_.find(completion.qp_num);
-    if (it == by_number_.end()) return false;  // of a pair that was replaced
+    if (it == by_number_.end()) return false;  // the pair was replaced
     Peer& peer = *it->second;
     if (completion.status != IBV_WC_SUCCESS) {
       peer.pair->set_broken(card_.verbs().text_of(completion.status));
@@ -474,8 +474,8 @@ class RdmaTransport final : public Transport, public QueuePairs {
   std::vector<uint64_t> unused_;  // buffers to be posted again at once
   std::vector<ibv_wc> early_;     // taken, but not by receive() yet
   std::vector<Ending> ending_;
-  std::unordered_map<Endpoint, Peer, EndpointHash> peers_;  // whose addresses stay
-  std::unordered_map<uint32_t, Peer*> by_number_;           // of queue pairs
+  std::unordered_map<Endpoint, Peer, EndpointHash> peers_;  // pointers to them stay valid
+  std::unordered_map<uint32_t, Peer*> by_number_;           // keyed by queue pair
   Peer* last_ = nullptr;
   bool waits_ = false;  // some frame for room
 };
