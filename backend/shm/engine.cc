@@ -186,12 +186,7 @@ class MemoryEngine final : public Engine {
 
 }  // namespace
 
-std::unique_ptr<Engine> start_memory_engine(const MemoryEngineOptions& options) {
-  return std::make_unique<MemoryEngine>(options, HostUplinkOptions{});
-}
-
 std::unique_ptr<Engine> start_memory_engine(const MemoryEngineOptions& options, HostUplinkOptions uplink) {
-  SWITCHML_ASSERT(options.shape.owners > 0);
   return std::make_unique<MemoryEngine>(options, std::move(uplink));
 }
 

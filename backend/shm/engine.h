@@ -40,9 +40,7 @@ struct HostUplinkOptions {
   std::optional<HostMap> host_map;                     // always
 };
 
-/// Starts its thread.
-std::unique_ptr<Engine> start_memory_engine(const MemoryEngineOptions& options);
-/// The same for a board with owners.
-std::unique_ptr<Engine> start_memory_engine(const MemoryEngineOptions& options, HostUplinkOptions uplink);
+/// Starts its thread. `uplink`: for a board with owners.
+std::unique_ptr<Engine> start_memory_engine(const MemoryEngineOptions& options, HostUplinkOptions uplink = {});
 
 }  // namespace switchml::shm

@@ -28,6 +28,10 @@ struct Message {
 };
 
 /// "send of 80 bytes to rank 1 with tag 3"
-std::string describe(const Message& message);
+inline std::string describe(const Message& message) {
+  const std::string peer = message.peer == kAnySource ? "any rank" : "rank " + std::to_string(message.peer);
+  return (message.sends ? "send of " : "recv of ") + std::to_string(message.bytes) + " bytes " +
+         (message.sends ? "to " : "from ") + peer + " with tag " + std::to_string(message.tag);
+}
 
 }  // namespace switchml::shm

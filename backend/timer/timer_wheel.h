@@ -37,7 +37,6 @@ class TimerWheel {
 
   /// A time before which nothing fires: the start of the first bucket in use, kNever if no timer is armed.
   Time next_deadline() const;
-  int armed_count() const { return armed_; }
 
  private:
   static constexpr int kIdle = -1;

@@ -13,7 +13,7 @@
 namespace switchml::shm {
 namespace {
 
-using quant::testing::Buffer;
+using GuardedBuffer = quant::testing::Buffer;
 using testing::Bytes;
 using testing::Random;
 
@@ -31,11 +31,12 @@ class Frames {
   }
   const uint8_t* const* data() const { return frames_.data(); }
   bool guards_intact() const {
-    return std::all_of(elements_.begin(), elements_.end(), [](const Buffer& one) { return one.guards_intact(); });
+    return std::all_of(elements_.begin(), elements_.end(),
+                       [](const GuardedBuffer& one) { return one.guards_intact(); });
   }
 
  private:
-  std::vector<Buffer> elements_;
+  std::vector<GuardedBuffer> elements_;
   std::vector<const uint8_t*> frames_;
 };
 
@@ -49,7 +50,7 @@ std::string compare(const Reduction& reduction, const std::vector<Bytes>& inputs
   const Bytes expected = testing::by_definition(reduction, inputs, n);
   for (const Stores stores : kStores) {
     const Frames frames(inputs, stores);
-    Buffer found(n * element_bytes(reduction.type), 0);
+    GuardedBuffer found(n * element_bytes(reduction.type), 0);
     reduce_to(reduction, frames.data(), static_cast<int>(inputs.size()), n, found.data(), stores);
     if (!frames.guards_intact() || !found.guards_intact()) return "it writes outside";
     const std::string difference = testing::difference(reduction.type, expected.data(), found.data(), n);
@@ -116,9 +117,9 @@ TEST(Reducer, ProductsOfFloatsAreRoundedFromFloat64) {
 TEST(Reducer, AFrameIsFilledFromAnywhere) {
   Random random(34);
   for (size_t shift = 0; shift < 64; ++shift) {
-    Buffer from(3000 + shift, shift);
+    GuardedBuffer from(3000 + shift, shift);
     for (size_t i = 0; i < 3000 + shift; ++i) from.data()[i] = static_cast<uint8_t>(random());
-    Buffer frame(3000 + shift, 0);
+    GuardedBuffer frame(3000 + shift, 0);
     fill_frame(from.data(), 3000 + shift, frame.data(), kStores[shift % 2]);
     ASSERT_EQ(std::memcmp(from.data(), frame.data(), 3000 + shift), 0) << "shift " << shift;
     ASSERT_TRUE(frame.guards_intact());
