@@ -6,6 +6,7 @@
 #include <deque>
 
 #include "base/limits.h"
+#include "transport/decorator.h"
 #include "wire/packet.h"
 
 namespace switchml {
@@ -129,26 +130,19 @@ class Link {
   uint64_t empty_ = 0;          // how often the link has had nothing
 };
 
-class PeerTransport final : public Transport {
+class PeerTransport final : public TransportDecorator {
  public:
-  PeerTransport(std::shared_ptr<Link> link, size_t peer) : link_(std::move(link)), peer_(peer) {}
+  PeerTransport(std::shared_ptr<Link> link, size_t peer)
+      : TransportDecorator(link->transport()), link_(std::move(link)), peer_(peer) {}
 
-  const char* name() const override { return real().name(); }
   TransportLimits limits() const override {
-    TransportLimits limits = real().limits();
+    TransportLimits limits = below().limits();
     if (peer_ > 0) limits.held_bytes = 0;  // the first one has it all
     return limits;
   }
-  Endpoint local() const override { return real().local(); }
-  size_t path_frame_bytes(const Endpoint& to) const override { return real().path_frame_bytes(to); }
-  void allow_fragments(bool allowed) override { real().allow_fragments(allowed); }
-  uint8_t* allocate(size_t bytes) override { return real().allocate(bytes); }
   size_t send(const TxFrame* frames, size_t count) override {
     link_->on_sent(peer_, frames, count);
-    return real().send(frames, count);
-  }
-  size_t multicast(const uint8_t* data, uint32_t size, const Endpoint* const* to, size_t count) override {
-    return real().multicast(data, size, to, count);
+    return below().send(frames, count);
   }
   size_t receive(RxFrame* frames, size_t count) override {
     const size_t taken = link_->take(peer_, frames, count);
@@ -160,16 +154,11 @@ class PeerTransport final : public Transport {
     lent_ = 0;
   }
   void wait(Duration timeout) override {
-    if (!link_->has_waiting()) real().wait(timeout);
+    if (!link_->has_waiting()) below().wait(timeout);
   }
-  QueuePairs* queue_pairs() override { return real().queue_pairs(); }
-  void pause(Duration timeout) override { real().pause(timeout); }
-  void wake() override { real().wake(); }
-  std::string take_error() override { return real().take_error(); }
+  QueuePairs* queue_pairs() override { return below().queue_pairs(); }
 
  private:
-  Transport& real() const { return link_->transport(); }
-
   const std::shared_ptr<Link> link_;
   const size_t peer_;
   size_t lent_ = 0;

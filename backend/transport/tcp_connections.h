@@ -123,7 +123,6 @@ class TcpConnections {
   void close_if_stuck(TcpConnection* connection, Duration passed);
   bool has_begun() const { return !silence_.all().empty() && watched_ + holding_ != 0; }
 
-  // tcp_accept.cc
   void accept_some();
   bool admit(Fd fd, const Endpoint& from);
   bool make_room(const Endpoint& newcomer);

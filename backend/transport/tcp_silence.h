@@ -7,16 +7,9 @@
 #include <unordered_map>
 #include <utility>
 
-#include "base/fnv.h"
-#include "transport/transport.h"
+#include "socket/endpoint_hash.h"
 
 namespace switchml {
-
-struct EndpointHash {
-  size_t operator()(const Endpoint& endpoint) const {
-    return fnv1a(endpoint.bytes, endpoint.size, kFnv1aStart + static_cast<uint64_t>(endpoint.carrier));
-  }
-};
 
 /// Each call takes constant time. Borrows the connections, which keep their places.
 template <class Connection>

@@ -52,8 +52,6 @@ class Transport {
   /// Hands `count` frames to the network. The frames are the caller's again on return (their bytes may be changed).
   /// Returns how many were taken: frames beyond that did not leave (buffers full) and count as lost; it never blocks.
   virtual size_t send(const TxFrame* frames, size_t count) = 0;
-  /// The same bytes to many endpoints. Returns how many were taken.
-  virtual size_t multicast(const uint8_t* data, uint32_t size, const Endpoint* const* to, size_t count) = 0;
 
   /// Up to `count` frames that have arrived, without waiting. They stay valid, and the transport's, until release().
   /// Without a release() in between, a later call lends further frames while the transport has buffers left, then none.

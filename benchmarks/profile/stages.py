@@ -28,7 +28,7 @@ RULES_OF = [
         "",
         REDUCE,
     ),
-    (r"(Simd|quant)::stream|LocalRank::take_result|ExactCodec::decode", "", RESULT),
+    (r"(Simd|quant)::stream|TensorChunks::take|ExactCodec::decode", "", RESULT),
     (r"(Simd|quant)::range|Codec::(encode|decode|plausible)_call", "", EXPONENTS),
     (r"(Simd|quant)::quantize|Codec::encode_", "", QUANTIZE),
     (r"(Simd|quant)::dequantize|Codec::decode_", "", DEQUANTIZE),
@@ -42,7 +42,7 @@ RULES_OF = [
     # a chunk's way
     (r"Format::(seal|parse|encode|frame_of)|Shard::on_(frame|data)|switchml::wire::", "", PACKET),
     (r"Shard::(expire|check_)|Retransmitter|SwitchLiveness|TimerWheel|RttEstimator", "", TIMERS),
-    (r"Shard::(flush|transmit)|UdpSender|Hub::deliver|BatchingSink|Transport::(send|multicast)", "", SEND),
+    (r"Shard::(flush|transmit)|UdpSender|Hub::deliver|BatchingSink|Transport::send", "", SEND),
     (r"RdmaTransport::(message_of|find|take_buffer|has_room|add|reach|check|is_)", "", SEND),
     (r"rdma::(Pair|SendBuffers|RegisteredMemory|TensorRegions)", "", SEND),
     (

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "socket/address.h"
+#include "socket/endpoint_hash.h"
 #include "transport/rdma/backlog.h"
 #include "transport/rdma/outgoing.h"
 #include "wire/layout.h"
@@ -40,17 +41,10 @@ struct Ending {
   Time until;  // whatever the card says
 };
 
-struct EndpointHash {
-  size_t operator()(const Endpoint& endpoint) const {
-    uint64_t hash = 0xcbf29ce484222325;
-    for (size_t i = 0; i < endpoint.size; ++i) hash = (hash ^ endpoint.bytes[i]) * 0x100000001b3;
-    return hash;
-  }
-};
-
-class RdmaTransport final : public Transport, public QueuePairs {
+class RdmaTransport final : public rdma::CardTransport {
  public:
-  RdmaTransport(const rdma::Verbs& verbs, const RdmaOptions& options) : options_(options), card_(verbs, options) {}
+  RdmaTransport(const rdma::Verbs& verbs, const RdmaOptions& options)
+      : CardTransport(verbs, options), options_(options) {}
 
   ~RdmaTransport() override {
     peers_.clear();
@@ -65,20 +59,12 @@ class RdmaTransport final : public Transport, public QueuePairs {
     return status.ok() ? make_buffers() : status;
   }
 
-  const char* name() const override { return "rdma"; }
-  QueuePairs* queue_pairs() override { return this; }
   TransportLimits limits() const override {
     const auto frames = static_cast<size_t>(options_.receive_frames);
     return {options_.max_frame_bytes, frames * stride(), frames * stride()};
   }
   Endpoint local() const override { return with_carrier(card_.local(), Carrier::kRdma); }
   size_t path_frame_bytes(const Endpoint& /*to*/) const override { return options_.max_frame_bytes; }
-
-  uint8_t* allocate(size_t bytes) override {
-    auto data = outgoing_->memory().allocate(std::max<size_t>(bytes, 1));
-    if (!data.ok()) throw StatusError(data.status());
-    return data.value();
-  }
 
   // ---- peers ----
   Result<wire::Introduction> queue_pair_for(const Endpoint& peer) override {
@@ -123,31 +109,12 @@ class RdmaTransport final : public Transport, public QueuePairs {
         card_.ask(frames[taken++]);
         continue;
       }
-      const size_t run = run_length(frames + taken, count - taken);
-      const size_t sent = send_run(frames + taken, run);
+      const size_t same = same_length(frames + taken, count - taken);
+      const size_t run = same > 1 ? same : run_length(frames + taken, count - taken);
+      const size_t sent = same > 1 ? send_same(frames + taken, same) : send_run(frames + taken, run);
       taken += sent;
       if (sent < run) break;
     }
-    return taken;
-  }
-
-  size_t multicast(const uint8_t* data, uint32_t size, const Endpoint* const* to, size_t count) override {
-    if (count == 0 || !is_allowed(size, *to[0])) return count;
-    const TxFrame frame{data, size, to[0]};
-    const auto message = message_of(frame, nullptr);
-    size_t taken = 0;
-    for (; taken < count; ++taken) {
-      Peer* const peer = find(*to[taken]);
-      if (peer == nullptr) continue;
-      if (message && peer->held.empty() && has_room(*peer, 1)) {
-        outgoing_->add(*message, peer->pair.get());
-        peer->pair->post();
-      } else if (is_ready(*peer) && !peer->held.add(frame, options_.waiting_bytes)) {
-        break;
-      }
-      waits_ = waits_ || !peer->held.empty();
-    }
-    if (message) outgoing_->release(*message);
     return taken;
   }
 
@@ -201,10 +168,6 @@ class RdmaTransport final : public Transport, public QueuePairs {
     // What came before is not told.
     if (!has_arrived() && !card_.has_replies()) card_.wait(timeout);
   }
-  void pause(Duration timeout) override { card_.pause(timeout); }
-  void wake() override { card_.wake(); }
-
-  std::string take_error() override { return card_.take_error(); }
 
  private:
   /// Whether a frame is a request that the pair is not for, or cannot carry yet.
@@ -305,6 +268,36 @@ class RdmaTransport final : public Transport, public QueuePairs {
     card_.note(to, "a frame of " + std::to_string(size) + " bytes is longer than " +
                        std::to_string(options_.max_frame_bytes) + " and was not sent");
     return false;
+  }
+
+  /// How many of the frames, at least one, are the same one for several peers.
+  static size_t same_length(const TxFrame* frames, size_t count) {
+    size_t same = 1;
+    while (same < count && frames[same].data == frames[0].data && frames[same].size == frames[0].size &&
+           frames[same].rest == nullptr && frames[0].rest == nullptr) {
+      ++same;
+    }
+    return same;
+  }
+
+  // One copy, if one is needed, serves all.
+  size_t send_same(const TxFrame* frames, size_t count) {
+    if (!is_allowed(frames[0].size, *frames[0].to)) return count;
+    const auto message = message_of(frames[0], nullptr);
+    size_t taken = 0;
+    for (; taken < count; ++taken) {
+      Peer* const peer = find(*frames[taken].to);
+      if (peer == nullptr) continue;
+      if (message && peer->held.empty() && has_room(*peer, 1)) {
+        outgoing_->add(*message, peer->pair.get());
+        peer->pair->post();
+      } else if (is_ready(*peer) && !peer->held.add(frames[taken], options_.waiting_bytes)) {
+        break;
+      }
+      waits_ = waits_ || !peer->held.empty();
+    }
+    if (message) outgoing_->release(*message);
+    return taken;
   }
 
   static size_t run_length(const TxFrame* frames, size_t count) {
@@ -464,10 +457,8 @@ class RdmaTransport final : public Transport, public QueuePairs {
   }
 
   const RdmaOptions options_;
-  rdma::Card card_;
   Owned<ibv_cq> received_;
   Owned<ibv_srq> receives_;
-  std::optional<rdma::Outgoing> outgoing_;
   uint8_t* receive_memory_ = nullptr;
   uint32_t receive_key_ = 0;
   std::vector<uint64_t> lent_;
@@ -483,11 +474,7 @@ class RdmaTransport final : public Transport, public QueuePairs {
 }  // namespace
 
 Result<std::unique_ptr<Transport>> make_rdma_transport(const RdmaOptions& options) {
-  const auto verbs = rdma::Verbs::load(options.library);
-  if (!verbs.ok()) return verbs.status();
-  auto transport = std::make_unique<RdmaTransport>(verbs.value(), options);
-  if (Status status = transport->open(); !status.ok()) return status;
-  return std::unique_ptr<Transport>(std::move(transport));
+  return rdma::CardTransport::make<RdmaTransport>(options);
 }
 
 }  // namespace switchml
