@@ -7,7 +7,7 @@
 
 #include "base/assert.h"
 #include "base/limits.h"
-#include "quant/reduction.h"
+#include "exact/reduction.h"
 
 namespace switchml {
 
@@ -47,12 +47,12 @@ size_t ExactCodec::encode(ElementRange range, uint8_t* out) const {
   for (size_t i = 0; i < count; ++i) {
     inputs[i] = static_cast<const uint8_t*>(alone ? collective_.input : collective_.inputs[i]) + range.begin * size;
   }
-  const quant::Reduction reduction{collective_.op, collective_.type, divides_parts() ? collective_.divisor : 1};
-  quant::reduce(reduction, inputs.data(), static_cast<int>(count), range.count, out);  // [ELANE-7]
+  const ElementReduction reduction{collective_.op, collective_.type, divides_parts() ? collective_.divisor : 1};
+  reduce(reduction, inputs.data(), static_cast<int>(count), range.count, out);  // [ELANE-7]
   return bytes;
 }
 
-/// Whether no result is written to elements that may still be sent: but to where it came from.
+/// Whether no result overwrites elements that may still be sent: output and input are apart, or congruent.
 bool ExactCodec::output_follows_input() const {
   const size_t size = element_bytes(collective_.type);
   const auto input = reinterpret_cast<uintptr_t>(collective_.input),
@@ -99,12 +99,12 @@ uint8_t* ExactCodec::output_of(size_t worker) const {
   return collective_.pieces.empty() ? nullptr : static_cast<uint8_t*>(collective_.pieces[worker].output);
 }
 
-/// Nobody need send a worker what it gathers from itself.
+/// Whether `range` lies in this worker's own piece, which needs no result.
 bool ExactCodec::is_own(ElementRange range) const { return piece(worker_, range).count == range.count; }
 
-// A chunk that lies in the pieces of several workers is the sum of what each has, with zeros elsewhere.
+// A chunk across the pieces of several workers is the sum of their parts, each with zeros elsewhere.
 size_t ExactCodec::encode_moved(ElementRange range, uint8_t* out) const {
-  if (collective_.movement == Movement::kBroadcast) return 0;  // the root's travel as they lie
+  if (collective_.movement == Movement::kBroadcast) return 0;  // The root's elements are sent unchanged.
   bool any = false;
   for (size_t worker = range.begin / collective_.count; worker < workers_; ++worker) {
     const ElementRange part = piece(worker, range);

@@ -2,7 +2,7 @@
 
 #include <string>
 
-#include "quant/kernels.h"
+#include "kernels/kernels.h"
 #include "session/host_addresses.h"
 #include "session/placement.h"
 #include "session/shared_memory.h"
@@ -35,12 +35,11 @@ constexpr SharedSetting kShared[] = {
 };
 
 Status check_kernels(const Config& config) {
-  auto wanted = quant::select_kernels(config.kernels);
+  auto wanted = select_kernels(config.kernels);
   if (!wanted.ok()) return Status(wanted.status().code(), "SWITCHML_KERNELS: " + wanted.status().message());
-  if (config.kernels == "auto" || config.kernels == quant::kernels().name) return {};
+  if (config.kernels == "auto" || config.kernels == kernels().name) return {};
   return {Code::kInvalidArgument, "kernels=\"" + config.kernels + "\" cannot be had: this process runs the " +
-                                      quant::kernels().name +
-                                      " kernels already; set SWITCHML_KERNELS before it starts"};
+                                      kernels().name + " kernels already; set SWITCHML_KERNELS before it starts"};
 }
 
 // On every rank and host layout alike, so that a typing error shows at once.

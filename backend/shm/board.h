@@ -55,7 +55,7 @@ BoardShape shape_on_host(int ranks, int most, int owners);
 
 /// What a rank says of a chunk. All must say the same, or they have called different things.
 struct ChunkCall {
-  Reduction reduction;
+  ElementReduction reduction;
   uint64_t agreed = 0;    // hash of whatever else must agree
   uint32_t elements = 0;  // elements of the frame; of one piece where each rank has one (shm/host_map.h)
   Movement movement = Movement::kNone;

@@ -4,7 +4,7 @@
 #include <cstring>
 
 #include "base/assert.h"
-#include "quant/kernels.h"
+#include "kernels/kernels.h"
 
 namespace switchml::shm {
 
@@ -160,7 +160,7 @@ void Messenger::take_piece(int source, size_t bytes, const uint8_t* behind) {
   Message& message = coming.front();
   auto* to = static_cast<uint8_t*>(message.to) + message.moved;
   if (message.bytes >= kLargeMessage) {
-    quant::kernels().copy_non_temporal(behind, to, bytes);
+    kernels().copy_non_temporal(behind, to, bytes);
   } else {
     std::memcpy(to, behind, bytes);
   }

@@ -3,7 +3,7 @@
 #include <cstring>
 
 #include "base/fnv.h"
-#include "quant/kernels.h"
+#include "kernels/kernels.h"
 
 namespace switchml::shm {
 
@@ -26,7 +26,7 @@ void write(ElementType type, const Piece& piece, ElementRange chunk, const uint8
   uint8_t* to = static_cast<uint8_t*>(piece.output) + (begin - piece.begin) * size;
   const uint8_t* from = result + (begin - chunk.begin) * size;
   if ((piece.end - piece.begin) * size >= kNonTemporalBytes) {
-    quant::kernels().copy_non_temporal(from, to, (end - begin) * size);
+    kernels().copy_non_temporal(from, to, (end - begin) * size);
   } else {
     std::memcpy(to, from, (end - begin) * size);
   }

@@ -104,12 +104,12 @@ std::vector<Floats> uneven_of_all(size_t ranks, size_t count, bool finite = true
 
 TEST(Hosts, HaveTheBitsOfRanksThatSendByThemselves) {  // [HOST-2, HOST-3]
   Config flat = quick_config();
-  flat.integers = true;
+  flat.precision = Precision::kInteger;
   flat.payload_bytes = 1024;
   for (const auto& [hosts, payload] : {std::pair{"aabbb", 1024}, {"abab", 1024}, {"aaab", 1024}, {"aabbb", 1408}}) {
     const size_t ranks = std::string(hosts).size();
     Config preset = preset_config();
-    preset.integers = true;
+    preset.precision = Precision::kInteger;
     preset.payload_bytes = static_cast<size_t>(payload);
     Cluster with(hosts, preset);
     Cluster without(hosts, flat);
@@ -180,7 +180,7 @@ TEST(Hosts, InAExactSessionRanksHaveTheSameBitsEveryTime) {
 
 TEST(Hosts, ReduceEveryTypeAndOperation) {
   Config integers = with_two_streams();
-  integers.integers = true;
+  integers.precision = Precision::kInteger;
   for (const Config& config : {preset_config(), with_two_streams(), integers}) {
     Cluster cluster("aabbb", config);
     ASSERT_TRUE(cluster.complete());
@@ -386,7 +386,7 @@ TEST(Hosts, ThatMoveDifferentlyAreTold) {
 // Of the sum a host gets what its ranks want.
 TEST(Hosts, AHostGetsThePartThatItsRanksWant) {
   Config integers = with_two_streams();
-  integers.integers = true;
+  integers.precision = Precision::kInteger;
   for (const Config& config : {preset_config(), integers}) {
     Cluster cluster("aabb", config);
     ASSERT_TRUE(cluster.complete());

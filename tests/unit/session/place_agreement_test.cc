@@ -48,7 +48,8 @@ TEST(PlaceAgreement, SettingsThatDifferAreNamedOnAll) {
        "rank 1 has SWITCHML_SWITCH \"1.2.3.4:5\" but rank 0 has none (the default)"},
       {[](Config* c) { c->transport = "auto"; }, "rank 1 has SWITCHML_TRANSPORT \"auto\" but rank 0 has \"udp\""},
       {[](Config* c) { c->transport = "shm"; }, "rank 1 has SWITCHML_TRANSPORT \"shm\" but rank 0 has \"udp\""},
-      {[](Config* c) { c->integers = true; }, "rank 1 has SWITCHML_PRECISION \"integer\" but rank 0 has \"auto\""},
+      {[](Config* c) { c->precision = Precision::kInteger; },
+       "rank 1 has SWITCHML_PRECISION \"integer\" but rank 0 has \"auto\""},
   };
   for (const Case& c : cases) {
     MapStore store;

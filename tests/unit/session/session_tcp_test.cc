@@ -114,7 +114,7 @@ TEST(TcpIsChosen, NotWhereItDoesNotPass) {  // [RATE-7]
 
 TEST(TcpIsChosen, NotForIntegersFaultsOrAPayloadThatIsNamed) {  // [RATE-1, RATE-7]
   Config integers = over_tcp();
-  integers.integers = true;
+  integers.precision = Precision::kInteger;
   const auto outcome = agree_on_paths("ab", integers, true);
   for (const auto& rank : outcome.ranks) {
     ASSERT_TRUE(rank.ok()) << rank.status().to_string();

@@ -1,4 +1,4 @@
-// Chunks reduced whole or piece by piece, in the caches or past them. Reductions as such: quant/reduction_test.cc.
+// Chunks reduced whole or piece by piece, in the caches or past them. Reductions as such: exact/reduction_test.cc.
 #include "shm/reducer.h"
 
 #include <gtest/gtest.h>
@@ -13,7 +13,7 @@
 namespace switchml::shm {
 namespace {
 
-using GuardedBuffer = quant::testing::Buffer;
+using GuardedBuffer = switchml::testing::Buffer;
 using testing::Bytes;
 using testing::Random;
 
@@ -40,13 +40,13 @@ class Frames {
   std::vector<const uint8_t*> frames_;
 };
 
-void reduce_to(const Reduction& reduction, const uint8_t* const* frames, int ranks, size_t n, uint8_t* out,
+void reduce_to(const ElementReduction& reduction, const uint8_t* const* frames, int ranks, size_t n, uint8_t* out,
                Stores stores = Stores::kCached) {
   const Target target{out, 0, n, stores};
   reduce_chunk(reduction, frames, ranks, n, &target, 1);
 }
 
-std::string compare(const Reduction& reduction, const std::vector<Bytes>& inputs, size_t n) {
+std::string compare(const ElementReduction& reduction, const std::vector<Bytes>& inputs, size_t n) {
   const Bytes expected = testing::by_definition(reduction, inputs, n);
   for (const Stores stores : kStores) {
     const Frames frames(inputs, stores);
@@ -61,7 +61,7 @@ std::string compare(const Reduction& reduction, const std::vector<Bytes>& inputs
 
 class EveryReduction : public ::testing::TestWithParam<std::tuple<ReduceOp, ElementType>> {
  protected:
-  Reduction reduction(uint32_t divisor = 1) const {
+  ElementReduction reduction(uint32_t divisor = 1) const {
     return {std::get<0>(GetParam()), std::get<1>(GetParam()), divisor};
   }
 };

@@ -66,7 +66,7 @@ class MeetingsTest : public ::testing::Test {
     const auto join = [&](const wire::Join& asked, const Endpoint& from) {
       EXPECT_EQ(asked.worker, 3);
       asked_from_ = from;
-      softswitch::SoftSwitch::Joined joined;
+      softswitch::JoinOutcome joined;
       joined.status = status;
       joined.reply.cookie = 42;
       return joined;
