@@ -216,25 +216,6 @@ class GatherIntoTensor {
 
 }  // namespace
 
-std::shared_ptr<shm::Messages> ProcessGroupSwitchML::memory_for_messages(Call call) const {
-  const std::shared_ptr<Session> session = core_->session();
-  const Status closed = core_->closed();
-  if (!closed.ok()) throw_status(closed, core_->context(call));
-  return session ? session->messages() : nullptr;
-}
-
-c10::intrusive_ptr<compat::Base> ProcessGroupSwitchML::gloo_for_message(Call call) {
-  if (const Status failure = core_->failure(); !failure.ok()) throw_status(failure, core_->context(call));
-  core_->calls().add(call, Way::kGloo);
-  return delegate_->get();
-}
-
-WorkPtr ProcessGroupSwitchML::passed_on(const WorkPtr& message) {
-  messages_.add(message);
-  if (!core_->failure().ok()) message->abort();  // it came too late for abort_messages()
-  return sent(message);
-}
-
 WorkPtr ProcessGroupSwitchML::through_gloo(Call call, OpType type, const Tensors& inputs,
                                            const std::vector<Tensors>& outputs, const std::string& what,
                                            std::chrono::milliseconds timeout, GlooDelegate::Issue issue,
@@ -243,8 +224,8 @@ WorkPtr ProcessGroupSwitchML::through_gloo(Call call, OpType type, const Tensors
   arguments(call).own_elements(results);
   const Status closed = core_->closed();
   if (!closed.ok()) throw_status(closed, core_->context(call));
-  core_->calls().add(call, Way::kGloo);
-  core_->next_sequence();
+  core_->start_pool(call);
+  const CallRecord record(core_, call, Way::kGloo);
   WorkPtr precheck;
   if (size_ > 1) {
     Reduction agreement = reduction(call, type, c10d::ReduceOp::SUM, {timeout});
@@ -257,7 +238,8 @@ WorkPtr ProcessGroupSwitchML::through_gloo(Call call, OpType type, const Tensors
   }
   milliseconds limit = timeout.count() > 0 ? timeout : timeout_.load();
   if (limit.count() > 0) limit += core_->extensions().total();
-  return remember(delegate_->start(call, type, precheck, limit, std::move(issue), inputs, outputs, std::move(finish)));
+  return remember(
+      delegate_->start(record, type, precheck, limit, std::move(issue), inputs, outputs, std::move(finish)));
 }
 
 Reduction ProcessGroupSwitchML::movement(Call call, OpType type, const Tensors& results, const std::string& what,
@@ -522,41 +504,43 @@ WorkPtr ProcessGroupSwitchML::alltoall(Tensors& outputs, Tensors& inputs, const 
 // ---- point to point ----
 // A barrier does not wait for these: their other end may come after it.
 
+WorkPtr ProcessGroupSwitchML::message(Call call, OpType type, const Tensors& tensors, int peer, int tag,
+                                      const std::function<WorkPtr(compat::Base&)>& by_gloo) {
+  const std::shared_ptr<Session> session = core_->session();
+  if (const Status closed = core_->closed(); !closed.ok()) throw_status(closed, core_->context(call));
+  if (const auto memory = session ? session->messages() : nullptr) {
+    return sent(message_in_memory(core_, memory, call, type, tensors, peer, tag, deadline({})));
+  }
+  if (const Status failure = core_->failure(); !failure.ok()) throw_status(failure, core_->context(call));
+  const auto gloo = delegate_->get();
+  const WorkPtr work = MessageWork::start(core_, call, type, tensors, peer, tag, [&] { return by_gloo(*gloo); });
+  messages_.add(work);
+  if (!core_->failure().ok()) work->abort();  // it came too late for abort_messages()
+  return sent(work);
+}
+
 WorkPtr ProcessGroupSwitchML::send(Tensors& tensors, int destination, int tag) {
   arguments(Call::kSend).send(tensors, destination, tag);
-  if (const auto memory = memory_for_messages(Call::kSend)) {
-    return sent(send_in_memory(core_, memory, tensors, destination, tag, deadline({})));
-  }
-  const auto gloo = gloo_for_message(Call::kSend);
-  return passed_on(MessageWork::start(core_, Call::kSend, OpType::SEND, tensors, destination, tag, [&] {
+  return message(Call::kSend, OpType::SEND, tensors, destination, tag, [&](compat::Base& gloo) {
     Tensors bytes = ByteViews().inputs(tensors);
-    return gloo->send(bytes, destination, tag);
-  }));
+    return gloo.send(bytes, destination, tag);
+  });
 }
 
 WorkPtr ProcessGroupSwitchML::recv(Tensors& tensors, int source, int tag) {
   arguments(Call::kRecv).recv(tensors, source, tag);
-  if (const auto memory = memory_for_messages(Call::kRecv)) {
-    return sent(recv_in_memory(core_, memory, tensors, source, tag, deadline({})));
-  }
-  const auto gloo = gloo_for_message(Call::kRecv);
-  return passed_on(MessageWork::start(core_, Call::kRecv, OpType::RECV, tensors, source, tag, [&] {
+  return message(Call::kRecv, OpType::RECV, tensors, source, tag, [&](compat::Base& gloo) {
     Tensors bytes = ByteViews().outputs(tensors);
-    return gloo->recv(bytes, source, tag);
-  }));
+    return gloo.recv(bytes, source, tag);
+  });
 }
 
 WorkPtr ProcessGroupSwitchML::recvAnysource(Tensors& tensors, int tag) {
   arguments(Call::kRecvAnySource).recv_any_source(tensors, tag);
-  if (const auto memory = memory_for_messages(Call::kRecvAnySource)) {
-    return sent(recv_in_memory(core_, memory, tensors, shm::kAnySource, tag, deadline({})));
-  }
-  const auto gloo = gloo_for_message(Call::kRecvAnySource);
-  return passed_on(
-      MessageWork::start(core_, Call::kRecvAnySource, OpType::RECVANYSOURCE, tensors, shm::kAnySource, tag, [&] {
-        Tensors bytes = ByteViews().outputs(tensors);
-        return gloo->recvAnysource(bytes, tag);
-      }));
+  return message(Call::kRecvAnySource, OpType::RECVANYSOURCE, tensors, shm::kAnySource, tag, [&](compat::Base& gloo) {
+    Tensors bytes = ByteViews().outputs(tensors);
+    return gloo.recvAnysource(bytes, tag);
+  });
 }
 
 }  // namespace switchml

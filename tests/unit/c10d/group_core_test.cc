@@ -162,8 +162,7 @@ TEST(GroupCore, HasNothingToCompareWithoutASession) {
 // ---- Outstanding ----
 
 c10::intrusive_ptr<SwitchWork> pending() {
-  return c10::make_intrusive<SwitchWork>(0, c10d::OpType::ALLREDUCE, nullptr, "test", 1, std::vector<TensorList>(),
-                                         TensorList());
+  return c10::make_intrusive<SwitchWork>(0, c10d::OpType::ALLREDUCE, CallRecord("test"));
 }
 
 TEST(Outstanding, KeepsWhatRunsInOrder) {
