@@ -82,11 +82,11 @@ Parts parts_of(const at::Tensor& tensor, const std::vector<int64_t>& splits, int
   return result;
 }
 
-/// Who sends what to whom in an all_to_all, and who expects what of whom. Every rank says its own, and sees the same
-/// disagreement. Copies share the numbers.
-class Exchange {
+/// What ranks send to each other in an all_to_all, and what they expect of each other. Every rank says its own, and
+/// sees the same disagreement. Copies share the numbers.
+class AllToAllSizes {
  public:
-  Exchange(int rank, int ranks, const Parts& sent, const Parts& expected)
+  AllToAllSizes(int rank, int ranks, const Parts& sent, const Parts& expected)
       : rank_(rank), ranks_(ranks), numbers_(at::zeros({2, ranks, ranks}, at::kLong)) {
     for (size_t other = 0; other < static_cast<size_t>(ranks); ++other) {
       number(0, rank, static_cast<int>(other)) = encoded(sent[other]);
@@ -102,9 +102,8 @@ class Exchange {
 
   /// Through the engine. `to`: by rank, where what it sends to this one goes.
   void issue(Reduction* call, const at::Tensor& input, const std::vector<void*>& to) const {
-    call->exchange(input, own(), [copy = *this, to](const std::vector<uint64_t>& of_all, Collective* part) {
-      return copy.arrange(of_all, to, part);
-    });
+    call->exchange(input, own(),
+                   [copy = *this, to](const std::vector<uint64_t>& of_all) { return copy.plan(of_all, to); });
   }
 
  private:
@@ -119,7 +118,7 @@ class Exchange {
     }
     return result;
   }
-  Status arrange(const std::vector<uint64_t>& of_all, const std::vector<void*>& to, Collective* part) const {
+  Result<ExchangePlan> plan(const std::vector<uint64_t>& of_all, const std::vector<void*>& to) const {
     size_t next = 0;
     for (int rank = 0; rank < ranks_; ++rank) {
       for (const int which : {0, 1}) {
@@ -129,12 +128,13 @@ class Exchange {
       }
     }
     if (Status status = compared(); !status.ok()) return status;
+    ExchangePlan result;
     for (int from = 0; from < ranks_; ++from) {
       const size_t begin = sent_before(from, rank_);
-      part->pieces.push_back({to[static_cast<size_t>(from)], begin, sent_before(from, rank_ + 1)});
-      part->count = std::max(part->count, sent_before(from, ranks_));
+      result.receive_ranges.push_back({to[static_cast<size_t>(from)], begin, sent_before(from, rank_ + 1)});
+      result.count = std::max(result.count, sent_before(from, ranks_));
     }
-    return {};
+    return result;
   }
 
   // Nothing is nothing, of whatever type.
@@ -216,25 +216,6 @@ class GatherIntoTensor {
 
 }  // namespace
 
-std::shared_ptr<shm::Messages> ProcessGroupSwitchML::memory_for_messages(Call call) const {
-  const std::shared_ptr<Session> session = core_->session();
-  const Status closed = core_->closed();
-  if (!closed.ok()) throw_status(closed, core_->context(call));
-  return session ? session->messages() : nullptr;
-}
-
-c10::intrusive_ptr<compat::Base> ProcessGroupSwitchML::gloo_for_message(Call call) {
-  if (const Status failure = core_->failure(); !failure.ok()) throw_status(failure, core_->context(call));
-  core_->calls().add(call, Way::kGloo);
-  return delegate_->get();
-}
-
-WorkPtr ProcessGroupSwitchML::passed_on(const WorkPtr& message) {
-  messages_.add(message);
-  if (!core_->failure().ok()) message->abort();  // it came too late for abort_messages()
-  return sent(message);
-}
-
 WorkPtr ProcessGroupSwitchML::through_gloo(Call call, OpType type, const Tensors& inputs,
                                            const std::vector<Tensors>& outputs, const std::string& what,
                                            std::chrono::milliseconds timeout, GlooDelegate::Issue issue,
@@ -243,8 +224,8 @@ WorkPtr ProcessGroupSwitchML::through_gloo(Call call, OpType type, const Tensors
   arguments(call).own_elements(results);
   const Status closed = core_->closed();
   if (!closed.ok()) throw_status(closed, core_->context(call));
-  core_->calls().add(call, Way::kGloo);
-  core_->next_sequence();
+  core_->start_pool(call);
+  const CallRecord record(core_, call, Way::kGloo);
   WorkPtr precheck;
   if (size_ > 1) {
     Reduction agreement = reduction(call, type, c10d::ReduceOp::SUM, {timeout});
@@ -257,7 +238,8 @@ WorkPtr ProcessGroupSwitchML::through_gloo(Call call, OpType type, const Tensors
   }
   milliseconds limit = timeout.count() > 0 ? timeout : timeout_.load();
   if (limit.count() > 0) limit += core_->extensions().total();
-  return remember(delegate_->start(call, type, precheck, limit, std::move(issue), inputs, outputs, std::move(finish)));
+  return remember(
+      delegate_->start(record, type, precheck, limit, std::move(issue), inputs, outputs, std::move(finish)));
 }
 
 Reduction ProcessGroupSwitchML::movement(Call call, OpType type, const Tensors& results, const std::string& what,
@@ -449,7 +431,7 @@ WorkPtr ProcessGroupSwitchML::alltoall_base(at::Tensor& output, at::Tensor& inpu
   arguments(Call::kAllToAllSingle).all_to_all_single(output, input, output_splits, input_splits);
   const bool shares = overlap(output, input);
   const Parts expected = parts_of(output, output_splits, size_);
-  const Exchange exchange(rank_, size_, parts_of(input, input_splits, size_), expected);
+  const AllToAllSizes exchange(rank_, size_, parts_of(input, input_splits, size_), expected);
   if (core_->engine_can_exchange() && engine_moves({input}, {output})) {
     Reduction call = movement(Call::kAllToAllSingle, OpType::ALLTOALL_BASE, {output}, type_name(input.scalar_type()),
                               Terms::of(opts));
@@ -484,7 +466,7 @@ WorkPtr ProcessGroupSwitchML::alltoall(Tensors& outputs, Tensors& inputs, const 
   const std::vector<int64_t> input_splits = bytes_of(sent);
   const std::vector<int64_t> output_splits = bytes_of(expected);
   const at::AutoDispatchBelowADInplaceOrView guard;
-  const Exchange exchange(rank_, size_, sent, expected);
+  const AllToAllSizes exchange(rank_, size_, sent, expected);
   const at::Tensor from = at::empty({std::accumulate(input_splits.begin(), input_splits.end(), int64_t{0})}, at::kByte);
   auto* next = static_cast<char*>(from.data_ptr());
   for (const at::Tensor& input : inputs) {
@@ -522,41 +504,43 @@ WorkPtr ProcessGroupSwitchML::alltoall(Tensors& outputs, Tensors& inputs, const 
 // ---- point to point ----
 // A barrier does not wait for these: their other end may come after it.
 
+WorkPtr ProcessGroupSwitchML::message(Call call, OpType type, const Tensors& tensors, int peer, int tag,
+                                      const std::function<WorkPtr(compat::Base&)>& by_gloo) {
+  const std::shared_ptr<Session> session = core_->session();
+  if (const Status closed = core_->closed(); !closed.ok()) throw_status(closed, core_->context(call));
+  if (const auto memory = session ? session->messages() : nullptr) {
+    return sent(message_in_memory(core_, memory, call, type, tensors, peer, tag, deadline({})));
+  }
+  if (const Status failure = core_->failure(); !failure.ok()) throw_status(failure, core_->context(call));
+  const auto gloo = delegate_->get();
+  const WorkPtr work = MessageWork::start(core_, call, type, tensors, peer, tag, [&] { return by_gloo(*gloo); });
+  messages_.add(work);
+  if (!core_->failure().ok()) work->abort();  // it came too late for abort_messages()
+  return sent(work);
+}
+
 WorkPtr ProcessGroupSwitchML::send(Tensors& tensors, int destination, int tag) {
   arguments(Call::kSend).send(tensors, destination, tag);
-  if (const auto memory = memory_for_messages(Call::kSend)) {
-    return sent(send_in_memory(core_, memory, tensors, destination, tag, deadline({})));
-  }
-  const auto gloo = gloo_for_message(Call::kSend);
-  return passed_on(MessageWork::start(core_, Call::kSend, OpType::SEND, tensors, destination, tag, [&] {
+  return message(Call::kSend, OpType::SEND, tensors, destination, tag, [&](compat::Base& gloo) {
     Tensors bytes = ByteViews().inputs(tensors);
-    return gloo->send(bytes, destination, tag);
-  }));
+    return gloo.send(bytes, destination, tag);
+  });
 }
 
 WorkPtr ProcessGroupSwitchML::recv(Tensors& tensors, int source, int tag) {
   arguments(Call::kRecv).recv(tensors, source, tag);
-  if (const auto memory = memory_for_messages(Call::kRecv)) {
-    return sent(recv_in_memory(core_, memory, tensors, source, tag, deadline({})));
-  }
-  const auto gloo = gloo_for_message(Call::kRecv);
-  return passed_on(MessageWork::start(core_, Call::kRecv, OpType::RECV, tensors, source, tag, [&] {
+  return message(Call::kRecv, OpType::RECV, tensors, source, tag, [&](compat::Base& gloo) {
     Tensors bytes = ByteViews().outputs(tensors);
-    return gloo->recv(bytes, source, tag);
-  }));
+    return gloo.recv(bytes, source, tag);
+  });
 }
 
 WorkPtr ProcessGroupSwitchML::recvAnysource(Tensors& tensors, int tag) {
   arguments(Call::kRecvAnySource).recv_any_source(tensors, tag);
-  if (const auto memory = memory_for_messages(Call::kRecvAnySource)) {
-    return sent(recv_in_memory(core_, memory, tensors, shm::kAnySource, tag, deadline({})));
-  }
-  const auto gloo = gloo_for_message(Call::kRecvAnySource);
-  return passed_on(
-      MessageWork::start(core_, Call::kRecvAnySource, OpType::RECVANYSOURCE, tensors, shm::kAnySource, tag, [&] {
-        Tensors bytes = ByteViews().outputs(tensors);
-        return gloo->recvAnysource(bytes, tag);
-      }));
+  return message(Call::kRecvAnySource, OpType::RECVANYSOURCE, tensors, shm::kAnySource, tag, [&](compat::Base& gloo) {
+    Tensors bytes = ByteViews().outputs(tensors);
+    return gloo.recvAnysource(bytes, tag);
+  });
 }
 
 }  // namespace switchml

@@ -11,7 +11,6 @@
 
 #include "base/log.h"
 #include "base/thread.h"
-#include "c10d/flight_entries.h"
 #include "c10d/work.h"
 
 namespace switchml {
@@ -94,19 +93,17 @@ void GlooDelegate::release(std::chrono::milliseconds limit) {
 /// works or abort().
 class GlooDelegate::Operation : public std::enable_shared_from_this<GlooDelegate::Operation> {
  public:
-  Operation(std::shared_ptr<GroupCore> core, c10::intrusive_ptr<compat::Base> group, milliseconds timeout, Issue issue,
-            std::function<void()> finish, c10::intrusive_ptr<SwitchWork> work)
-      : core_(std::move(core)),
-        group_(std::move(group)),
+  Operation(const std::shared_ptr<GroupCore>& core, c10::intrusive_ptr<compat::Base> group, const CallRecord& record,
+            c10d::OpType type, milliseconds timeout, Issue issue, const std::vector<at::Tensor>& inputs,
+            std::vector<std::vector<at::Tensor>> outputs, std::function<void()> finish)
+      : group_(std::move(group)),
         timeout_(timeout),
         issue_(std::move(issue)),
         finish_(std::move(finish)),
-        work_(std::move(work)) {
-    core_->begin_operation();
-  }
-  ~Operation() {
-    if (work_) core_->end_operation();  // was never completed
-  }
+        call_(core, record, type, inputs, std::move(outputs), timeout),
+        record_(call_.record()) {}
+
+  const c10::intrusive_ptr<SwitchWork>& work() const { return call_.work(); }
 
   /// The precheck has passed. Under the queue's lock.
   bool ready = false;
@@ -116,15 +113,15 @@ class GlooDelegate::Operation : public std::enable_shared_from_this<GlooDelegate
   void issue(bool may_throw) {
     std::vector<WorkPtr> works;
     try {
-      const at::ThreadLocalStateGuard guard(thread_state_);
+      const at::ThreadLocalStateGuard guard(call_.thread_state());
       const Issue issue = std::exchange(issue_, nullptr);
       const c10::intrusive_ptr<compat::Base> group = std::exchange(group_, {});
       if (ended_.load()) return;
       issued_at_ = monotonic_now();
-      if (timeout_.count() > 0) limit_waits();
+      if (timeout_.count() > 0) call_.end_waits_at(issued_at_ + timeout_ + kPatience);
       // A profiler that looks at this thread would see the call a second time.
       const at::RecordFunctionGuard unseen(false);
-      FlightLog::of_process().started(flight_);
+      record_.started();
       works = issue(*group);
     } catch (...) {
       if (may_throw) throw;
@@ -136,10 +133,10 @@ class GlooDelegate::Operation : public std::enable_shared_from_this<GlooDelegate
   /// Completes the work, with an error or, `error` null, after the finish.
   void end(const std::exception_ptr& error) {
     if (ended_.exchange(true)) return;
-    core_->pool().post([self = shared_from_this(), error] { self->complete(error); }, level_);
+    call_.post([self = shared_from_this(), error] { self->complete(error); });
   }
 
-  const std::string& context() const { return context_; }
+  const std::string& context() const { return record_.context(); }
   bool ended() const { return ended_.load(); }
 
  private:
@@ -148,7 +145,7 @@ class GlooDelegate::Operation : public std::enable_shared_from_this<GlooDelegate
     for (const WorkPtr& part : works) {
       part->getFuture()->addCallback([self = shared_from_this()](c10::ivalue::Future& future) {
         if (!future.hasError()) return self->one_less();
-        self->broke(gloo_exception(future.exception_ptr(), self->context_));
+        self->broke(gloo_exception(future.exception_ptr(), self->context()));
       });
     }
     one_less();
@@ -160,72 +157,46 @@ class GlooDelegate::Operation : public std::enable_shared_from_this<GlooDelegate
     const auto wait_and_end = [self = shared_from_this(), error] {
       {
         const CompletionPool::Wait wait;
-        self->core_->await_verdict([&] { return self->ended(); });
+        self->call_.core()->await_verdict([&] { return self->ended(); });
       }
       self->end(error);
     };
-    core_->pool().post(wait_and_end, level_);
+    call_.post(wait_and_end);
   }
 
   void one_less() {
     if (unfinished_.fetch_sub(1) == 1) end(nullptr);
   }
 
-  void limit_waits() {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    if (work_) work_->end_waits_at(issued_at_ + timeout_ + kPatience);
-  }
-
-  c10::intrusive_ptr<SwitchWork> take_work() {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    return std::move(work_);
-  }
-
   /// On a completion thread.
-  void complete(std::exception_ptr error) {
-    const at::ThreadLocalStateGuard guard(thread_state_);
-    c10::intrusive_ptr<SwitchWork> work = take_work();
-    try {
-      // Gone before the signal: whoever is signalled may end the interpreter, which the last reference to a tensor
-      // needs.
+  void complete(const std::exception_ptr& error) {
+    call_.complete([this, &error] {
       const std::function<void()> finish = std::exchange(finish_, nullptr);
-      const at::AutoDispatchBelowADInplaceOrView below_autograd;
-      if (!error && finish) finish();
-    } catch (...) {
-      error = std::current_exception();
-    }
-    core_->end_operation();
-    if (error) core_->after_failure();
-    SwitchWork::complete(std::move(work), error);
+      if (error) std::rethrow_exception(error);
+      if (finish) finish();
+    });
   }
 
-  static constexpr milliseconds kPatience{1000};  // Gloo's own timeout comes first, where it works
+  static constexpr milliseconds kPatience{1000};  // Gloo's own timeout comes first, where it works.
 
-  const std::shared_ptr<GroupCore> core_;
   c10::intrusive_ptr<compat::Base> group_;
   const milliseconds timeout_;
-  const size_t level_ = CompletionPool::level_here();
   Issue issue_;
   std::function<void()> finish_;
-  std::mutex mutex_;
-  c10::intrusive_ptr<SwitchWork> work_;  // until it is completed
-  const std::string context_ = work_->context();
-  const uint64_t flight_ = work_->flight();
-  const at::ThreadLocalState thread_state_;
-  Time issued_at_{};  // written before any work of the group is watched
+  OpenCall call_;
+  const CallRecord record_;
+  Time issued_at_{};  // Written before any work of the group is watched.
   std::atomic<size_t> unfinished_{0};
   std::atomic<bool> ended_{false};
 };
 
-GlooDelegate::WorkPtr GlooDelegate::start(Call call, c10d::OpType type, const WorkPtr& precheck,
+GlooDelegate::WorkPtr GlooDelegate::start(const CallRecord& record, c10d::OpType type, const WorkPtr& precheck,
                                           std::chrono::milliseconds timeout, Issue issue,
                                           const std::vector<at::Tensor>& inputs,
                                           std::vector<std::vector<at::Tensor>> outputs, std::function<void()> finish) {
-  const Status started = core_->pool().start();
-  if (!started.ok()) throw_status(started, core_->context(call));
-  auto work =
-      begin_work(core_, call, type, profiling_title(call), core_->sequence(), std::move(outputs), inputs, timeout);
-  const auto operation = std::make_shared<Operation>(core_, get(), timeout, std::move(issue), std::move(finish), work);
+  const auto operation = std::make_shared<Operation>(core_, get(), record, type, timeout, std::move(issue), inputs,
+                                                     std::move(outputs), std::move(finish));
+  const c10::intrusive_ptr<SwitchWork> work = operation->work();
   if (!precheck) {
     operation->issue(true);
     remember(operation);

@@ -39,10 +39,9 @@ class GlooDelegate {
   /// and when its works are complete `finish` (may be null) runs. It fails with the error of the precheck, of `issue`,
   /// or of the first work that fails, with the call's context; waits for it end `timeout` (0: never) after it was
   /// issued. Without a precheck it is issued at once, and start() throws what `issue` does. The work's future has
-  /// `outputs`; a profile shows the call by its own name, with `inputs`, and not what the group makes of it. Counts
-  /// nothing.
-  WorkPtr start(Call call, c10d::OpType type, const WorkPtr& precheck, std::chrono::milliseconds timeout, Issue issue,
-                const std::vector<at::Tensor>& inputs, std::vector<std::vector<at::Tensor>> outputs,
+  /// `outputs`; a profile shows the call by its own name, with `inputs`, and not what the group makes of it.
+  WorkPtr start(const CallRecord& record, c10d::OpType type, const WorkPtr& precheck, std::chrono::milliseconds timeout,
+                Issue issue, const std::vector<at::Tensor>& inputs, std::vector<std::vector<at::Tensor>> outputs,
                 std::function<void()> finish);
 
   /// Fails what was started and is not complete. What Gloo has in hand goes on by itself.

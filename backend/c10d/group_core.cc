@@ -5,7 +5,7 @@
 
 #include "base/clock.h"
 #include "base/interruption.h"
-#include "c10d/flight_entries.h"
+#include "c10d/flight_log.h"
 #include "c10d/work.h"
 
 namespace switchml {
@@ -36,6 +36,10 @@ std::string GroupCore::context(Call call) const {
          std::to_string(group_.size) + " (group " + group_.name + ")";
 }
 
+void GroupCore::start_pool(Call call) {
+  if (const Status started = pool_.start(); !started.ok()) throw_status(started, context(call));
+}
+
 // In a child a lock may be held for ever, by a thread that only the parent has.
 std::shared_ptr<Session> GroupCore::session() const {
   if (inherited()) return nullptr;
@@ -46,24 +50,24 @@ std::shared_ptr<Session> GroupCore::session() const {
 bool GroupCore::engine_can(ReduceOp op, ElementType type) const {
   if (group_.size == 1) return exact_can(op, type);
   const std::shared_ptr<Session> held = session();
-  return held ? held->can(op, type) : integer_can(op, type);
+  return held ? held->abilities().can(op, type) : integer_can(op, type);
 }
 
 bool GroupCore::engine_can_move() const {
   if (group_.size == 1) return true;
   const std::shared_ptr<Session> held = session();
-  return held && held->can_move();
+  return held && held->abilities().moves;
 }
 
 bool GroupCore::engine_can_exchange() const {
   if (group_.size == 1) return true;
   const std::shared_ptr<Session> held = session();
-  return held && held->can_exchange();
+  return held && held->abilities().exchanges;
 }
 
 void GroupCore::set_session(std::shared_ptr<Session> session) {
   const std::lock_guard<std::mutex> lock(mutex_);
-  engine_way_.store(session->transport() == "shm" ? Way::kMemory : Way::kSwitch, std::memory_order_relaxed);
+  engine_way_.store(session->abilities().transport == "shm" ? Way::kMemory : Way::kSwitch, std::memory_order_relaxed);
   session_ = std::move(session);
 }
 
@@ -166,37 +170,6 @@ std::string GroupCore::compare_calls(const std::string& mine) {
     if (const std::shared_ptr<Session> open = session()) comparison_ = open->compare_calls(mine);
   });
   return comparison_;
-}
-
-/// Lets the work of a new call take up the extensions of timeouts that have had none.
-static void take_up_extensions(const std::shared_ptr<GroupCore>& core, SwitchWork* work) {
-  const uint64_t first = core->extensions().take_up();
-  if (first == 0) return;
-  work->before_end([weak = std::weak_ptr<GroupCore>(core), first] {
-    if (const std::shared_ptr<GroupCore> held = weak.lock()) held->extensions().release(first);
-  });
-}
-
-c10::intrusive_ptr<SwitchWork> begin_work(const std::shared_ptr<GroupCore>& core, Call call, c10d::OpType type,
-                                          const char* title, uint64_t sequence,
-                                          std::vector<std::vector<at::Tensor>> outputs,
-                                          const std::vector<at::Tensor>& inputs, std::chrono::milliseconds timeout) {
-  const bool precheck = title == nullptr;
-  const uint64_t flight = precheck ? 0 : log_call(*core, call, sequence, inputs, outputs, timeout);
-  auto work = c10::make_intrusive<SwitchWork>(core->group().rank, type, title, core->context(call), sequence,
-                                              std::move(outputs), inputs);
-  work->let_signals_in([weak = std::weak_ptr<GroupCore>(core), call] {
-    if (const std::shared_ptr<GroupCore> held = weak.lock()) held->let_signals_in(to_string(call));
-  });
-  if (core->timed()) work->measure();
-  work->log_as(flight);
-  if (!precheck) take_up_extensions(core, work.get());
-  if (!precheck && core->completion_hooks().any()) {
-    work->after_success([weak = std::weak_ptr<GroupCore>(core)](uint64_t key, std::optional<float> duration_ms) {
-      if (const std::shared_ptr<GroupCore> held = weak.lock()) held->completion_hooks().run(key, duration_ms);
-    });
-  }
-  return work;
 }
 
 void Outstanding::add(const c10::intrusive_ptr<c10d::Work>& work) {

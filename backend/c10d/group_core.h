@@ -18,7 +18,6 @@
 #include "c10d/completion.h"
 #include "c10d/completion_hooks.h"
 #include "c10d/timeout_extensions.h"
-#include "c10d/work.h"
 #include "session/session.h"
 #include "socket/close_on_fork.h"
 
@@ -36,6 +35,8 @@ class GroupCore {
   const GroupInfo& group() const { return group_; }
   CallTable& calls() { return calls_; }
   CompletionPool& pool() { return pool_; }
+  /// Makes the pool's first thread. Throws where the system gives none, in the name of `call`.
+  void start_pool(Call call);
 
   /// Its number in FlightLog::of_process().
   uint64_t flight_group() const { return flight_group_; }
@@ -132,15 +133,6 @@ class GroupCore {
 
   CompletionPool pool_;  // last: its threads end before the rest goes
 };
-
-class SwitchWork;
-/// What a call of the group returns, which begins now: a wait for it lets signals in, it is timed where calls are, and
-/// it is in the flight log. It does not keep the core. `title`, null for a precheck, `outputs`, `inputs`: see
-/// SwitchWork. `timeout`: 0 is none.
-c10::intrusive_ptr<SwitchWork> begin_work(const std::shared_ptr<GroupCore>& core, Call call, c10d::OpType type,
-                                          const char* title, uint64_t sequence,
-                                          std::vector<std::vector<at::Tensor>> outputs,
-                                          const std::vector<at::Tensor>& inputs, std::chrono::milliseconds timeout);
 
 /// Collectives that were issued and may still run, for a barrier to wait for. Holds no tensor. Thread-safe.
 class Outstanding {

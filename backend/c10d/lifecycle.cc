@@ -140,8 +140,7 @@ ProcessGroupSwitchML::WorkPtr ProcessGroupSwitchML::reconfigure(const compat::Re
   core_->abort_hooks().take_over(before->abort_hooks());
   core_->completion_hooks().take_over(before->completion_hooks());
   if (before->timed()) core_->time_calls();
-  auto work =
-      c10::make_intrusive<SwitchWork>(rank_, c10d::OpType::UNKNOWN, nullptr, who, 0, std::vector<Tensors>{}, Tensors{});
+  auto work = c10::make_intrusive<SwitchWork>(rank_, c10d::OpType::UNKNOWN, CallRecord(who));
   work->succeed();
   return work;
 }

@@ -2,14 +2,17 @@
 
 #include "base/clock.h"
 #include "c10d/completion.h"
-#include "c10d/flight_log.h"
 #include "c10d/work.h"
 
 namespace switchml {
 
 MessageWork::MessageWork(const std::shared_ptr<GroupCore>& core, Call call, c10d::OpType type,
                          const std::vector<at::Tensor>& tensors, int tag)
-    : c10d::Work(core->group().rank, type, profiling_title(call), tensors), core_(core), call_(call), tag_(tag) {}
+    : c10d::Work(core->group().rank, type, profiling_title(call), tensors),
+      core_(core),
+      from_any_(call == Call::kRecvAnySource),
+      tag_(tag),
+      record_(core, call, Way::kGloo) {}
 
 /// -1: its work does not say.
 static int source_of(const c10d::Work& message) {
@@ -21,10 +24,9 @@ static int source_of(const c10d::Work& message) {
 }
 
 void MessageWork::log_end(bool good) {
-  const std::shared_ptr<GroupCore> core = core_.lock();
-  if (good && core && call_ == Call::kRecvAnySource) log_peer(*core, flight_, call_, source_of(*message_), tag_);
-  FlightLog::of_process().ended(flight_, good);
-  if (good && core && !told_.exchange(true)) core->completion_hooks().run(compat::completion_key(*this), std::nullopt);
+  if (good && from_any_) record_.set_peer(source_of(*message_), tag_);
+  record_.ended(good);
+  if (good && !told_.exchange(true)) record_.succeeded(compat::completion_key(*this));
 }
 
 bool MessageWork::isCompleted() {
@@ -58,9 +60,9 @@ std::exception_ptr MessageWork::explained(const std::exception_ptr& error, bool 
     core->await_verdict([&] { return !core->failure().ok(); });
   }
   const Status failure = core->failure();
-  if (late || failure.ok()) return error ? gloo_exception(error, core->context(call_)) : error;
+  if (late || failure.ok()) return error ? gloo_exception(error, record_.context()) : error;
   core->after_failure();
-  return status_exception(failure, core->context(call_));
+  return status_exception(failure, record_.context());
 }
 
 }  // namespace switchml

@@ -9,9 +9,8 @@
 #include <memory>
 #include <vector>
 
+#include "c10d/call_record.h"
 #include "c10d/compat.h"
-#include "c10d/flight_entries.h"
-#include "c10d/flight_log.h"
 #include "c10d/group_core.h"
 
 namespace switchml {
@@ -20,17 +19,17 @@ class MessageWork final : public c10d::Work {
  public:
   using WorkPtr = c10::intrusive_ptr<c10d::Work>;
 
-  /// `issue` hands the message to Gloo and returns its work. A profile shows `call` with `tensors` from here to the end
-  /// of wait(), as it does Gloo's messages, and does not see Gloo's. So does the flight log. `peer`: -1 is any source.
+  /// `issue` hands the message to Gloo and returns its work. A profile shows the call with `tensors` from here to the
+  /// end of wait(), as it does Gloo's messages, and does not see Gloo's. `peer`: -1 is any source.
   template <typename Issue>
   static WorkPtr start(const std::shared_ptr<GroupCore>& core, Call call, c10d::OpType type,
                        const std::vector<at::Tensor>& tensors, int peer, int tag, Issue&& issue) {
     auto work = c10::make_intrusive<MessageWork>(core, call, type, tensors, tag);
     const at::RecordFunctionGuard unseen(false);
     work->message_ = issue();
-    work->flight_ = log_call(*core, call, core->sequence(), tensors, {tensors}, {});
-    FlightLog::of_process().started(work->flight_);
-    log_peer(*core, work->flight_, call, peer, tag);
+    work->record_.log(tensors, {tensors}, {});
+    work->record_.started();
+    work->record_.set_peer(peer, tag);
     return work;
   }
 
@@ -54,10 +53,10 @@ class MessageWork final : public c10d::Work {
   std::exception_ptr explained(const std::exception_ptr& error, bool late) const;
 
   const std::weak_ptr<GroupCore> core_;
-  const Call call_;
+  const bool from_any_;
   const int tag_;
+  CallRecord record_;
   WorkPtr message_;
-  uint64_t flight_ = 0;  // in FlightLog
   std::atomic<bool> told_{false};
 };
 

@@ -12,7 +12,7 @@
 #include <utility>
 
 #include "base/log.h"
-#include "c10d/flight_entries.h"
+#include "c10d/flight_log.h"
 #include "c10d/gloo_store.h"
 #include "c10d/shared_tensors.h"
 #include "c10d/store_rendezvous.h"
@@ -127,8 +127,8 @@ Statistics read_statistics(const Session& session, Engine& engine) {
   const SessionParameters parameters = session.parameters();
   result.switch_address = session.switch_names();
   result.address = address_of(session);
-  result.transport = session.transport();
-  result.precision = session.precision();
+  result.transport = session.abilities().transport;
+  result.precision = session.abilities().precision;
   result.payload_bytes = parameters.payload_bytes;
   result.slots = parameters.slots;
   result.job_shards = parameters.shards;
@@ -293,13 +293,12 @@ void ProcessGroupSwitchML::monitoredBarrier(const c10d::BarrierOptions& opts, bo
   const std::string context = core_->context(Call::kMonitoredBarrier);
   const Status closed = core_->closed();
   if (!closed.ok()) throw_status(closed, context);
-  core_->next_sequence();
-  core_->calls().add(Call::kMonitoredBarrier, monitored_barrier_ ? Way::kStore : Way::kLocal);
+  CallRecord record(core_, Call::kMonitoredBarrier, monitored_barrier_ ? Way::kStore : Way::kLocal);
   if (!monitored_barrier_) return;
   // Unlike elsewhere zero is a timeout: who has not come yet fails.
   const milliseconds timeout = opts.timeout.count() < 0 ? timeout_.load() : opts.timeout;
-  const uint64_t flight = log_call(*core_, Call::kMonitoredBarrier, core_->sequence(), {}, {}, timeout);
-  FlightLog::of_process().started(flight);
+  record.log({}, {}, timeout);
+  record.started();
   Status outcome;
   without_interpreter_lock([&] {
     try {
@@ -309,7 +308,7 @@ void ProcessGroupSwitchML::monitoredBarrier(const c10d::BarrierOptions& opts, bo
       throw;
     }
   });
-  FlightLog::of_process().ended(flight, outcome.ok());
+  record.ended(outcome.ok());
   // A RuntimeError in every version, as with Gloo; a timeout of 1.13 is none.
   if (outcome.code() == Code::kTimeout) compat::throw_backend_error(context + ": " + outcome.to_string());
   if (!outcome.ok()) throw_status(outcome, context);

@@ -28,8 +28,8 @@ struct Statistics {
   std::map<std::string, uint64_t> embedded;  // SwitchCounters, on the rank that hosts the switch
   std::string switch_address;                // empty: none yet, or a group of one
   std::string address;                       // of this rank's host; empty: none, or a group of one
-  std::string transport;                     // Session::transport(), or empty: none
-  std::string precision;                     // Session::precision(), or empty: nobody sums
+  std::string transport;                     // Abilities::transport, or empty: none
+  std::string precision;                     // Abilities::precision, or empty: nobody sums
   uint64_t payload_bytes = 0;
   int slots = 0;
   int shards = 0;      // of a rank, as SWITCHML_SHARDS has it
@@ -218,13 +218,11 @@ class ProcessGroupSwitchML final : public compat::Base {
   WorkPtr remember(WorkPtr work);
   /// A message that was issued.
   WorkPtr sent(WorkPtr work);
-  WorkPtr passed_on(const WorkPtr& message);
   void abort_messages();
   std::vector<uint64_t> global_ranks() const;
-  /// Where messages go: through memory, if not null, or to Gloo. Throws where the group is closed.
-  std::shared_ptr<shm::Messages> memory_for_messages(Call call) const;
-  /// Counts a message that Gloo takes, and gives it.
-  c10::intrusive_ptr<compat::Base> gloo_for_message(Call call);
+  /// A message, through memory or by Gloo. Throws where the group is closed. `peer`: shm::kAnySource is any rank.
+  WorkPtr message(Call call, c10d::OpType type, const Tensors& tensors, int peer, int tag,
+                  const std::function<WorkPtr(compat::Base& gloo)>& by_gloo);
   /// A collective that Gloo takes, behind a precheck. `what`: what ranks must agree about (Reduction::precheck);
   /// `inputs` are for a profile's eyes; `numbers`, if defined, are summed over the ranks before `issue` runs.
   WorkPtr through_gloo(Call call, c10d::OpType type, const Tensors& inputs, const std::vector<Tensors>& outputs,

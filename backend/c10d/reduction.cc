@@ -8,7 +8,6 @@
 
 #include "base/fnv.h"
 #include "base/log.h"
-#include "c10d/flight_entries.h"
 #include "c10d/integer_mean.h"
 
 namespace switchml {
@@ -69,23 +68,36 @@ const char* operation_name(const c10d::ReduceOp& op) {
   }
 }
 
-/// Shared by the engine's callbacks; the last of them hands it to the completion pool. It lets go of every tensor
-/// before it signals: whoever is signalled may end the interpreter, and the last reference to a tensor may need the
-/// interpreter.
+/// What a call has in memory, and how it gets to where the caller wants it.
+struct Results {
+  std::vector<at::Tensor> kept;  // The parts point to this memory.
+  std::vector<IntegerMean> means;
+  std::vector<HostView> outputs;
+  std::vector<std::pair<at::Tensor, at::Tensor>> copies;  // From, to.
+
+  void write() {
+    for (const IntegerMean& mean : means) mean.write();
+    for (HostView& view : outputs) view.write_back();
+    for (auto& [from, to] : copies) to.copy_(from);
+  }
+};
+
+/// Shared by the engine's callbacks; the last of them hands it to the completion pool.
 class Reduction::Pending : public std::enable_shared_from_this<Reduction::Pending> {
  public:
   explicit Pending(std::shared_ptr<GroupCore> core_) : core(std::move(core_)) {}
 
+  std::optional<OpenCall> call;  // Once it is issued.
+
   /// `waits`: this thread does what it can of it.
   void launch(bool waits) {
-    core->begin_operation();
     unfinished.store(parts.size() + 1);
     const std::shared_ptr<Session> session = core->session();
     if (session) {
       fly(session->engine(), waits);
     } else {
       const Status closed = core->closed();
-      for (const Collective& part : parts) ended(closed.ok() ? copy_local(part) : closed);
+      for (const Collective& part : parts) ended(closed.ok() ? complete_alone(part) : closed);
     }
     if (!ended(Status::ok_status())) return;
     // All is over: no other thread is needed, but where it would take this one long.
@@ -94,22 +106,15 @@ class Reduction::Pending : public std::enable_shared_from_this<Reduction::Pendin
   }
 
   std::shared_ptr<GroupCore> core;
-  const size_t level = CompletionPool::level_here();
   std::vector<Collective> parts;
-  size_t parts_of_each = 1;       // tensor
-  std::vector<HostView> outputs;  // written back in the end
-  std::vector<at::Tensor> kept;   // memory that the parts point to
-  std::vector<IntegerMean> means;
+  size_t parts_of_each = 1;  // tensor
+  Results results;
   std::vector<Outstanding::WeakWork> before;
-  std::vector<std::pair<at::Tensor, at::Tensor>> copies;  // from, to: after everything else
   const char* operation = "";
   int root = -1;         // of a reduce
   std::string detail;    // beside operation, type and count
   std::string what;      // in place of operation, type and count
-  bool refused = false;  // by `arrange`, which knows what all have called
-  uint64_t sequence = 0;
-  c10::intrusive_ptr<SwitchWork> work;
-  at::ThreadLocalState thread_state;
+  bool refused = false;  // By Exchange::on_sizes_known, which knows what all have called.
 
  private:
   void fly(Engine& engine, bool waits) {
@@ -127,21 +132,6 @@ class Reduction::Pending : public std::enable_shared_from_this<Reduction::Pendin
     turn->work_until([this] { return unfinished.load() == 1; });
   }
 
-  /// A group of one: the result is the input.
-  static Status copy_local(Collective c) {
-    if (c.arrange) {
-      if (Status refused = c.arrange(c.numbers, &c); !refused.ok()) return refused;
-    }
-    if (c.movement == Movement::kScatter) c.input = c.inputs.front();
-    if (c.movement != Movement::kGather) c.pieces = {{c.output, c.output_begin, c.output_end}};
-    const size_t unit = element_bytes(c.type);
-    for (const Piece& piece : c.pieces) {
-      const size_t bytes = (piece.end - piece.begin) * unit;
-      if (bytes > 0) std::memmove(piece.output, static_cast<const char*>(c.input) + piece.begin * unit, bytes);
-    }
-    return {};
-  }
-
   /// One part less; whether it was the last.
   bool ended(const Status& outcome) {
     if (!outcome.ok()) {
@@ -156,38 +146,18 @@ class Reduction::Pending : public std::enable_shared_from_this<Reduction::Pendin
     if (self->ended(outcome)) post(std::move(self));
   }
   static void post(std::shared_ptr<Pending> self) {
-    // `held` keeps the core, and with it the pool, for the duration of post().
-    const std::shared_ptr<GroupCore> held = self->core;
-    const size_t level = self->level;
-    held->pool().post([self = std::move(self)]() mutable { std::exchange(self, nullptr)->complete(); }, level);
+    const OpenCall& call = *self->call;
+    call.post([self = std::move(self)]() mutable { std::exchange(self, nullptr)->complete(); });
   }
 
   void complete() {
-    const at::ThreadLocalStateGuard guard(thread_state);
-    std::exception_ptr error;
-    try {
-      deliver();
-    } catch (...) {
-      error = std::current_exception();
-    }
-    outputs.clear();
-    kept.clear();
-    means.clear();
-    copies.clear();
-    if (error) core->after_failure();
-    c10::intrusive_ptr<SwitchWork> signalled = std::move(work);
-    core->end_operation();
-    SwitchWork::complete(std::move(signalled), error);
-  }
-
-  /// Puts the result where the caller wants it, or throws what went wrong.
-  void deliver() {
-    if (!status.ok()) throw_failure();
-    for (const Outstanding::WeakWork& weak : before) wait_for(weak);
-    const at::AutoDispatchBelowADInplaceOrView below_autograd;
-    for (const IntegerMean& mean : means) mean.write();
-    for (HostView& view : outputs) view.write_back();
-    for (auto& [from, to] : copies) to.copy_(from);
+    call->complete([this] {
+      Results delivered;
+      std::swap(delivered, results);
+      if (!status.ok()) throw_failure();
+      for (const Outstanding::WeakWork& weak : before) wait_for(weak);
+      delivered.write();
+    });
   }
 
   bool awaits_earlier() const {
@@ -209,7 +179,7 @@ class Reduction::Pending : public std::enable_shared_from_this<Reduction::Pendin
 
   [[noreturn]] void throw_failure() {
     if (!refused) core->call_failed(status);
-    const std::string text = work->context() + " [" + describe() + "]";
+    const std::string text = call->record().context() + " [" + describe() + "]";
     if (status.code() != Code::kMismatch || refused) throw_status(status, text);
     // What the engine says of a precheck is about the precheck, not about the call that it accompanies.
     const std::string reason = what.empty() ? status.message() : "ranks called different collectives";
@@ -220,7 +190,7 @@ class Reduction::Pending : public std::enable_shared_from_this<Reduction::Pendin
   /// "call 7: all_reduce(SUM, float32, 100 elements)".
   std::string describe() const {
     std::ostringstream text;
-    text << "call " << sequence << ": " << parts.front().title << '(';
+    text << "call " << call->record().sequence() << ": " << parts.front().title << '(';
     if (!what.empty()) {
       text << what;
     } else if (parts.front().op != ReduceOp::kBarrier) {
@@ -264,18 +234,17 @@ void Reduction::add(const at::Tensor& input, const at::Tensor& output, size_t be
   SWITCHML_ASSERT(operation.has_value());
   part.op = *operation;
   part.type = *element_type(input.scalar_type());
-  part.input = input.data_ptr();
   part.count = static_cast<size_t>(input.numel());
-  part.output = output.defined() ? output.data_ptr() : nullptr;
-  part.output_begin = begin;
-  part.output_end = end;
   part.deadline = deadline_;
   part.title = to_string(call_);
+  Operands& operands = *part.operands();
+  operands.input = input.data_ptr();
+  operands.output = {output.defined() ? output.data_ptr() : nullptr, begin, end};
   if (op_.op_ == c10d::ReduceOp::AVG && is_floating(part.type)) {
-    part.divisor = static_cast<uint32_t>(flight_->core->group().size);
+    operands.divisor = static_cast<uint32_t>(flight_->core->group().size);
   }
-  flight_->kept.push_back(input);
-  if (output.defined()) flight_->kept.push_back(output);
+  flight_->results.kept.push_back(input);
+  if (output.defined()) flight_->results.kept.push_back(output);
   flight_->parts.push_back(std::move(part));
 }
 
@@ -287,8 +256,8 @@ void Reduction::add_integer_mean(const at::Tensor& input, const at::Tensor& outp
   const IntegerMean::Terms given = IntegerMean::terms_of(input, ranks);
   IntegerMean::Terms sums;
   if (output.defined()) {
-    flight_->means.emplace_back(output, ranks);
-    sums = flight_->means.back().sums();
+    flight_->results.means.emplace_back(output, ranks);
+    sums = flight_->results.means.back().sums();
   }
   add(given.quotients, sums.quotients, begin, end);
   add(given.remainders, sums.remainders, begin, end);
@@ -313,8 +282,8 @@ void Reduction::to_root(const at::Tensor& tensor, bool is_root) {
     return;
   }
   inputs_.push_back(tensor);
-  flight_->outputs.emplace_back(tensor, HostView::Use::kReadWrite);
-  const at::Tensor host = flight_->outputs.back().host();
+  flight_->results.outputs.emplace_back(tensor, HostView::Use::kReadWrite);
+  const at::Tensor host = flight_->results.outputs.back().host();
   add(host, host, 0, count);
 }
 
@@ -331,18 +300,21 @@ void Reduction::slice(const at::Tensor& input, const at::Tensor& output, size_t 
 void Reduction::slice(const at::Tensor& input, const at::Tensor& output, size_t begin,
                       const std::vector<size_t>& ends) {
   slice(input, output, begin);
-  for (size_t i = 1; i <= flight_->parts_of_each; ++i) flight_->parts[flight_->parts.size() - i].ends = ends;
+  for (size_t i = 1; i <= flight_->parts_of_each; ++i) {
+    Collective& part = flight_->parts[flight_->parts.size() - i];
+    part.kind = ReduceScatter{*part.operands(), ends};
+  }
 }
 
 /// Memory for a result, from which it reaches `output` in the end.
 at::Tensor Reduction::target(const at::Tensor& output, bool apart) {
   if (!apart) {
-    flight_->outputs.emplace_back(output, HostView::Use::kWrite);
-    return flight_->outputs.back().host();
+    flight_->results.outputs.emplace_back(output, HostView::Use::kWrite);
+    return flight_->results.outputs.back().host();
   }
   const at::AutoDispatchBelowADInplaceOrView guard;
   at::Tensor result = at::empty(output.sizes(), output.options().memory_format(at::MemoryFormat::Contiguous));
-  flight_->copies.emplace_back(result, output);
+  flight_->results.copies.emplace_back(result, output);
   return result;
 }
 
@@ -350,9 +322,10 @@ at::Tensor Reduction::target(const at::Tensor& output, bool apart) {
 
 void Reduction::agree_about(const std::string& what) { flight_->what = what; }
 
-Collective Reduction::moved(Movement movement, size_t bytes) const {
+template <typename Kind>
+Collective Reduction::moved(Kind kind, size_t bytes) const {
   Collective part;
-  part.movement = movement;
+  part.kind = std::move(kind);
   part.type = ElementType::kUInt8;  // [MOVED-1]
   part.count = bytes;
   part.deadline = deadline_;
@@ -362,13 +335,13 @@ Collective Reduction::moved(Movement movement, size_t bytes) const {
 
 const void* Reduction::given(const at::Tensor& input, bool apart) {
   inputs_.push_back(input);
-  flight_->kept.push_back(HostView(input, HostView::Use::kRead, apart).host());
-  return flight_->kept.back().data_ptr();
+  flight_->results.kept.push_back(HostView(input, HostView::Use::kRead, apart).host());
+  return flight_->results.kept.back().data_ptr();
 }
 
 void* Reduction::memory_of(const at::Tensor& output) {
-  flight_->kept.push_back(target(output, apart_));
-  return flight_->kept.back().data_ptr();
+  flight_->results.kept.push_back(target(output, apart_));
+  return flight_->results.kept.back().data_ptr();
 }
 
 std::vector<void*> Reduction::memory_of(const std::vector<at::Tensor>& outputs) {
@@ -378,26 +351,19 @@ std::vector<void*> Reduction::memory_of(const std::vector<at::Tensor>& outputs) 
 }
 
 void Reduction::broadcast(const at::Tensor& tensor, int root) {
-  Collective part = moved(Movement::kBroadcast, tensor.nbytes());
-  part.root = root;
-  if (root == flight_->core->group().rank) {
-    part.input = given(tensor, false);
-  } else {
-    part.output = memory_of(tensor);
-    part.output_end = part.count;
-  }
-  flight_->parts.push_back(std::move(part));
+  const bool is_root = root == flight_->core->group().rank;
+  const Broadcast part{root, is_root ? given(tensor, false) : nullptr, is_root ? nullptr : memory_of(tensor)};
+  flight_->parts.push_back(moved(part, tensor.nbytes()));
 }
 
 void Reduction::scatter(const std::vector<at::Tensor>& pieces, const at::Tensor& output, int root) {
-  Collective part = moved(Movement::kScatter, output.nbytes());
+  Scatter part;
   part.root = root;
   if (root == flight_->core->group().rank) {
     for (const at::Tensor& piece : pieces) part.inputs.push_back(given(piece, false));
   }
   part.output = memory_of(output);
-  part.output_end = part.count;
-  flight_->parts.push_back(std::move(part));
+  flight_->parts.push_back(moved(std::move(part), output.nbytes()));
 }
 
 void Reduction::gather(const at::Tensor& input, const std::vector<at::Tensor>& outputs) {
@@ -415,26 +381,27 @@ void Reduction::gather_into(const at::Tensor& input, const at::Tensor& output) {
 
 // An input that is the output's own part is read before that is written, chunk by chunk.
 void Reduction::gather(const at::Tensor& input, const std::vector<at::Tensor>& outputs, const std::vector<void*>& to) {
-  Collective part = moved(Movement::kGather, input.nbytes());
+  Gather part;
   const bool in_place = !to.empty() && to[static_cast<size_t>(flight_->core->group().rank)] == input.data_ptr();
   part.input = given(input, !in_place && overlap({input}, outputs));
-  for (void* output : to) part.pieces.push_back({output, 0, part.count});
-  flight_->parts.push_back(std::move(part));
+  for (void* output : to) part.receive_ranges.push_back({output, 0, input.nbytes()});
+  flight_->parts.push_back(moved(std::move(part), input.nbytes()));
 }
 
-void Reduction::exchange(const at::Tensor& input, std::vector<uint64_t> numbers, Arrange arrange) {
-  Collective part = moved(Movement::kGather, 0);
+void Reduction::exchange(const at::Tensor& input, std::vector<uint64_t> sizes, OnSizesKnown on_sizes_known) {
+  Exchange part;
   part.input = given(input, false);
-  part.input_end = part.part_of = input.nbytes();
-  part.numbers = std::move(numbers);
-  part.arrange = [flight = std::weak_ptr<Pending>(flight_), arrange = std::move(arrange)](
-                     const std::vector<uint64_t>& of_all, Collective* arranged) {
-    const Status status = arrange(of_all, arranged);
+  part.send_count = input.nbytes();
+  part.sizes = std::move(sizes);
+  part.on_sizes_known = [flight = std::weak_ptr<Pending>(flight_),
+                         on_sizes_known = std::move(on_sizes_known)](const std::vector<uint64_t>& of_all) {
+    Result<ExchangePlan> plan = on_sizes_known(of_all);
     const std::shared_ptr<Pending> held = flight.lock();
-    if (held && !status.ok()) held->refused = true;
-    return status;
+    if (held && !plan.ok()) held->refused = true;
+    return plan;
   };
-  flight_->parts.push_back(std::move(part));
+  flight_->parts.push_back(moved(std::move(part), 0));
+  flight_->parts.back().total_count = input.nbytes();
 }
 
 // ---- what has no elements ----
@@ -471,8 +438,8 @@ void Reduction::tag_parts() {
     uint64_t hash = fnv1a(numbers, sizeof numbers);
     for (const std::string* text : {&flight_->what, &flight_->detail}) hash = fnv1a(text->data(), text->size(), hash);
     parts[i].tag = hash;
-    parts[i].sequence = flight_->sequence;
-    if (parts[i].movement == Movement::kNone) parts[i].root = flight_->root;
+    parts[i].sequence = flight_->call->record().sequence();
+    if (auto* reduce = std::get_if<Reduce>(&parts[i].kind)) reduce->root = flight_->root;
   }
 }
 
@@ -481,18 +448,13 @@ c10::intrusive_ptr<c10d::Work> Reduction::issue(std::vector<at::Tensor> outputs)
 }
 
 c10::intrusive_ptr<c10d::Work> Reduction::issue_lists(std::vector<std::vector<at::Tensor>> lists) {
-  GroupCore& core = *flight_->core;
-  if (core.group().size > 1) {
-    const Status started = core.pool().start();
-    if (!started.ok()) throw_status(started, core.context(call_));
-  }
+  const std::shared_ptr<GroupCore>& core = flight_->core;
+  if (core->group().size > 1) core->start_pool(call_);
   // A precheck accompanies a call that is counted already.
-  if (!precheck_) core.calls().add(call_, core.engine_way());
-  flight_->sequence = precheck_ ? core.sequence() : core.next_sequence();
-  auto work = begin_work(flight_->core, call_, type_, precheck_ ? nullptr : profiling_title(call_), flight_->sequence,
-                         std::move(lists), inputs_, time_until(deadline_));
-  FlightLog::of_process().started(work->flight());
-  flight_->work = work;
+  CallRecord record = precheck_ ? CallRecord::of_precheck(core, call_) : CallRecord(core, call_, core->engine_way());
+  flight_->call.emplace(core, std::move(record), type_, inputs_, std::move(lists), time_until(deadline_));
+  c10::intrusive_ptr<SwitchWork> work = flight_->call->work();
+  work->record().started();
   tag_parts();
   std::exchange(flight_, nullptr)->launch(waits_);
   return work;

@@ -69,11 +69,10 @@ std::vector<at::Tensor> only(const std::vector<std::vector<at::Tensor>>& lists) 
 
 }  // namespace
 
-SwitchWork::SwitchWork(int rank, c10d::OpType type, const char* title, std::string context, uint64_t sequence,
-                       std::vector<std::vector<at::Tensor>> outputs, const std::vector<at::Tensor>& inputs)
-    : c10d::Work(rank, type, title, inputs),
-      context_(std::move(context)),
-      sequence_(sequence),
+SwitchWork::SwitchWork(int rank, c10d::OpType type, CallRecord record, std::vector<std::vector<at::Tensor>> outputs,
+                       const std::vector<at::Tensor>& inputs)
+    : c10d::Work(rank, type, record.title(), inputs),
+      record_(std::move(record)),
       outputs_(std::move(outputs)),
       future_(c10::make_intrusive<c10::ivalue::Future>(value_type(outputs_.size()))) {}
 
@@ -91,7 +90,7 @@ bool SwitchWork::isCompleted() {
 bool SwitchWork::wait(std::chrono::milliseconds timeout) {
   if (fork_generation() != born_in_ && !over_.load()) {
     compat::throw_backend_error(
-        context_ + ": this process was forked from the one that made the call, which alone can wait for it");
+        context() + ": this process was forked from the one that made the call, which alone can wait for it");
   }
   if (!isCompleted()) wait_until_completed(timeout);
   future_->wait();  // set right after, by the thread that completed the work
@@ -119,7 +118,7 @@ void SwitchWork::wait_until_completed(std::chrono::milliseconds timeout) {
     if (monotonic_now() >= until) throw_late(timeout);
     lock.unlock();
     try {
-      if (let_signals_in_) let_signals_in_();
+      record_.let_signals_in();
     } catch (...) {
       // The group is over. Once that has reached the engine nobody writes to the caller's tensors any more.
       lock.lock();
@@ -132,10 +131,10 @@ void SwitchWork::wait_until_completed(std::chrono::milliseconds timeout) {
 
 void SwitchWork::throw_late(std::chrono::milliseconds timeout) const {
   if (timeout.count() > 0) {
-    compat::throw_timeout(context_ + ": Operation timed out! wait() gave up after " + std::to_string(timeout.count()) +
+    compat::throw_timeout(context() + ": Operation timed out! wait() gave up after " + std::to_string(timeout.count()) +
                           " ms; the collective itself goes on");
   }
-  compat::throw_timeout(context_ +
+  compat::throw_timeout(context() +
                         ": timeout: the Gloo group did not finish the call in time: has a rank stopped, or "
                         "refused its own arguments?");
 }
@@ -147,9 +146,9 @@ void SwitchWork::end_waits_at(Time deadline) {
 
 std::vector<at::Tensor> SwitchWork::result() {
   if (!isCompleted())
-    compat::throw_backend_error(context_ + ": result() before the work is completed; call wait() first");
+    compat::throw_backend_error(context() + ": result() before the work is completed; call wait() first");
   if (outputs_.size() > 1)
-    compat::throw_argument_error(context_ +
+    compat::throw_argument_error(context() +
                                  ": work result does not support list of lists, use .getFuture() and value()");
   return only(outputs_);
 }
@@ -157,28 +156,25 @@ std::vector<at::Tensor> SwitchWork::result() {
 c10::intrusive_ptr<c10::ivalue::Future> SwitchWork::getFuture() { return future_; }
 
 float SwitchWork::getDuration() const {
-  if (!begun_) {
+  if (!record_.begun()) {
     compat::throw_argument_error(
-        context_ + ": getDuration() of a call before which the group's enableCollectivesTiming() was not called");
+        context() + ": getDuration() of a call before which the group's enableCollectivesTiming() was not called");
   }
   const float taken = milliseconds_taken_.load();
   if (taken < 0)
-    compat::throw_argument_error(context_ + ": getDuration() before the work is completed; call wait() first");
+    compat::throw_argument_error(context() + ": getDuration() before the work is completed; call wait() first");
   return taken;
 }
 
-void SwitchWork::take_time() {
-  if (begun_) milliseconds_taken_.store(static_cast<float>(to_seconds(monotonic_now() - *begun_) * 1000));
-}
-
 std::optional<float> SwitchWork::time_taken() const {
-  return begun_ ? std::optional<float>(milliseconds_taken_.load()) : std::nullopt;
+  return record_.begun() ? std::optional<float>(milliseconds_taken_.load()) : std::nullopt;
 }
 
 void SwitchWork::end(const std::exception_ptr& error) {
-  take_time();
-  FlightLog::of_process().ended(flight_, error == nullptr, time_taken());
-  if (const std::function<void()> last = std::exchange(before_end_, nullptr)) last();
+  if (const auto begun = record_.begun()) {
+    milliseconds_taken_.store(static_cast<float>(to_seconds(monotonic_now() - *begun) * 1000));
+  }
+  record_.ended(error == nullptr, time_taken());
   finish(error);
 }
 
@@ -187,9 +183,7 @@ void SwitchWork::succeed() {
   end(nullptr);
   const struct Last {  // also where a callback of the future throws
     const SwitchWork& work;
-    ~Last() {
-      if (work.after_success_) work.after_success_(compat::completion_key(work), work.time_taken());
-    }
+    ~Last() { work.record_.succeeded(compat::completion_key(work), work.time_taken()); }
   } last{*this};
   future_->markCompleted(outputs_.size() > 1 ? c10::IValue(outputs_) : c10::IValue(only(outputs_)));
 }
@@ -217,10 +211,62 @@ void SwitchWork::complete(c10::intrusive_ptr<SwitchWork> work, const std::except
       work->succeed();
     }
   } catch (const std::exception& thrown) {
-    SWITCHML_LOG(kError) << work->context_ << ": a callback of the future threw: " << thrown.what();
+    SWITCHML_LOG(kError) << work->context() << ": a callback of the future threw: " << thrown.what();
   }
   work.reset();
   under_completion.fetch_sub(1);
+}
+
+// ---- OpenCall ----
+
+namespace {
+c10::intrusive_ptr<SwitchWork> begun(const GroupCore& core, CallRecord record, c10d::OpType type,
+                                     const std::vector<at::Tensor>& inputs,
+                                     std::vector<std::vector<at::Tensor>> outputs, milliseconds timeout) {
+  record.log(inputs, outputs, timeout);
+  record.begin();
+  return c10::make_intrusive<SwitchWork>(core.group().rank, type, std::move(record), std::move(outputs), inputs);
+}
+}  // namespace
+
+OpenCall::OpenCall(std::shared_ptr<GroupCore> core, CallRecord record, c10d::OpType type,
+                   const std::vector<at::Tensor>& inputs, std::vector<std::vector<at::Tensor>> outputs,
+                   milliseconds timeout)
+    : core_(std::move(core)), work_(begun(*core_, std::move(record), type, inputs, std::move(outputs), timeout)) {
+  core_->begin_operation();
+}
+
+OpenCall::~OpenCall() {
+  if (work_) core_->end_operation();
+}
+
+void OpenCall::end_waits_at(Time deadline) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  if (work_) work_->end_waits_at(deadline);
+}
+
+void OpenCall::post(CompletionPool::Task task) const {
+  const std::shared_ptr<GroupCore> held = core_;  // keeps the pool while the task may let go of this
+  held->pool().post(std::move(task), level_);
+}
+
+void OpenCall::complete(const std::function<void()>& deliver) {
+  const at::ThreadLocalStateGuard guard(thread_state_);
+  std::exception_ptr error;
+  try {
+    const at::AutoDispatchBelowADInplaceOrView below_autograd;
+    deliver();
+  } catch (...) {
+    error = std::current_exception();
+  }
+  if (error) core_->after_failure();
+  c10::intrusive_ptr<SwitchWork> ended;
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    ended.swap(work_);
+  }
+  core_->end_operation();
+  SwitchWork::complete(std::move(ended), error);
 }
 
 }  // namespace switchml

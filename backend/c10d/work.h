@@ -13,9 +13,9 @@
 
 #include "base/clock.h"
 #include "base/status.h"
-#include "c10d/call_table.h"
+#include "c10d/call_record.h"
 #include "c10d/compat.h"
-#include "c10d/completion_hooks.h"
+#include "c10d/group_core.h"
 #include "socket/close_on_fork.h"
 
 namespace switchml {
@@ -31,10 +31,10 @@ std::optional<std::string> exception_text(const std::exception_ptr& error);
 
 class SwitchWork final : public c10d::Work {
  public:
-  /// `context` begins error messages: "switchml all_reduce on rank 1 of 4 (group default_pg)". `title` is a profile's
-  /// name for the call, or null for none. Of several lists of outputs the future's value is the lists, as with Gloo.
-  SwitchWork(int rank, c10d::OpType type, const char* title, std::string context, uint64_t sequence,
-             std::vector<std::vector<at::Tensor>> outputs, const std::vector<at::Tensor>& inputs);
+  /// The call begins now, and the work tells its record how it ends. A profile shows `inputs`. Of several lists of
+  /// outputs the future's value is the lists, as with Gloo.
+  SwitchWork(int rank, c10d::OpType type, CallRecord record, std::vector<std::vector<at::Tensor>> outputs = {},
+             const std::vector<at::Tensor>& inputs = {});
 
   bool isCompleted() override;
   /// Waits for completion and throws its error. A positive `timeout` that passes first throws and leaves the collective
@@ -44,12 +44,9 @@ class SwitchWork final : public c10d::Work {
   /// The only list of outputs; throws RuntimeError where there are several.
   std::vector<at::Tensor> result() override;
   c10::intrusive_ptr<c10::ivalue::Future> getFuture() override;
-  uint64_t getSequencenumber() const SWITCHML_LATER_OVERRIDE { return sequence_; }
-  /// Milliseconds from measure() to completion. Throws RuntimeError where there was none, or it is not over.
+  uint64_t getSequencenumber() const SWITCHML_LATER_OVERRIDE { return record_.sequence(); }
+  /// Milliseconds from the beginning to completion. Throws RuntimeError where calls were not timed, or it is not over.
   float getDuration() const SWITCHML_LATER_OVERRIDE;
-
-  /// The call begins now. At most once, before anybody else has the work.
-  void measure() { begun_ = monotonic_now(); }
 
   /// Exactly one call of these, on any thread. Runs the future's callbacks.
   void succeed();
@@ -61,9 +58,6 @@ class SwitchWork final : public c10d::Work {
   /// Python takes an interpreter, which such a thread may have no more.
   static void outlive_interpreter();
 
-  /// What a wait() calls twice a second; it throws what ends the wait. Set before anybody waits.
-  void let_signals_in(std::function<void()> check) { let_signals_in_ = std::move(check); }
-
   /// What the thread of a wait() does first, until `end` at most: it may complete the work. Set before anybody waits.
   void let_waiter_work(std::function<void(Time end)> work) { waiters_work_ = std::move(work); }
 
@@ -74,43 +68,61 @@ class SwitchWork final : public c10d::Work {
   /// From now on a wait() without a timeout ends at `deadline` with an error, for works that have no end of their own.
   void end_waits_at(Time deadline);
 
-  /// `f` runs before anybody hears that the call is over. Before anybody else has the work.
-  void before_end(std::function<void()> f) { before_end_ = std::move(f); }
-
-  /// `f` runs when isCompleted() says that the call is over, if it has no error. Before anybody else has the work.
-  void after_success(CompletionHooks::Hook f) { after_success_ = std::move(f); }
-
-  /// Its number in FlightLog, which hears from the work how it ends. Before anybody else has the work.
-  void log_as(uint64_t flight) { flight_ = flight; }
-  uint64_t flight() const { return flight_; }
-
-  const std::string& context() const { return context_; }
+  const CallRecord& record() const { return record_; }
+  const std::string& context() const { return record_.context(); }
   /// A weak reference (a barrier keeps some) holds the object's memory, and would hold its members too.
   void release_resources() override;
 
  private:
   void end(const std::exception_ptr& error);
-  void take_time();
   std::optional<float> time_taken() const;
   void wait_until_completed(std::chrono::milliseconds timeout);
   static void await_completions();
   [[noreturn]] void throw_late(std::chrono::milliseconds timeout) const;
 
-  const std::string context_;
-  const uint64_t sequence_;
+  const CallRecord record_;
   const unsigned born_in_ = fork_generation();
-  std::optional<Time> begun_;
   std::atomic<float> milliseconds_taken_{-1};
   std::atomic<bool> over_{false};  // as somebody has seen, the future too
-  std::function<void()> let_signals_in_;
-  std::function<void()> before_end_;
-  CompletionHooks::Hook after_success_;
-  uint64_t flight_ = 0;
   std::function<void(Time end)> waiters_work_;
   int source_ = -1;
   Time deadline_ = kNever;  // guarded by the base's mutex_
   std::vector<std::vector<at::Tensor>> outputs_;
   c10::intrusive_ptr<c10::ivalue::Future> future_;
+};
+
+/// A call whose work this backend completes, mostly on a thread of the group's pool. The group does not end before the
+/// call has. It completes with the state of the thread that has made it (autograd's modes, say).
+class OpenCall {
+ public:
+  /// The call begins. `timeout`: as for CallRecord::log().
+  OpenCall(std::shared_ptr<GroupCore> core, CallRecord record, c10d::OpType type, const std::vector<at::Tensor>& inputs,
+           std::vector<std::vector<at::Tensor>> outputs, std::chrono::milliseconds timeout);
+  /// One that was never completed has ended too.
+  ~OpenCall();
+  OpenCall(const OpenCall&) = delete;
+  OpenCall& operator=(const OpenCall&) = delete;
+
+  const std::shared_ptr<GroupCore>& core() const { return core_; }
+  /// Before complete().
+  const c10::intrusive_ptr<SwitchWork>& work() const { return work_; }
+  const CallRecord& record() const { return work_->record(); }
+  /// SwitchWork::end_waits_at(), unless the call is complete.
+  void end_waits_at(Time deadline);
+  const at::ThreadLocalState& thread_state() const { return thread_state_; }
+
+  /// Runs `task` on a thread of the pool. It must let go of all that it holds.
+  void post(CompletionPool::Task task) const;
+  /// Once. Runs `deliver`, which puts the result where it belongs, or throws why there is none. It must let go of every
+  /// tensor: when the work says that it is complete the interpreter may end, which the last reference may need.
+  void complete(const std::function<void()>& deliver);
+
+ private:
+  const std::shared_ptr<GroupCore> core_;
+  const size_t level_ = CompletionPool::level_here();
+  const at::ThreadLocalState thread_state_;
+  std::mutex mutex_;
+  c10::intrusive_ptr<SwitchWork> work_;
 };
 
 }  // namespace switchml

@@ -80,15 +80,16 @@ void LocalRank::accept(Submission submission) {
     if (collective.done) collective.done(status_);
     return;
   }
-  if (collective.arrange && !submission.is_announcement) {
-    Task numbers;
-    numbers.collective = numbers_of(collective);
-    plan(&numbers);
-    enqueue(std::move(numbers));
+  const auto* exchange = std::get_if<Exchange>(&collective.kind);
+  if (exchange != nullptr && !submission.is_announcement) {
+    Task sizes;
+    sizes.collective = sizes_of(collective, *exchange);
+    plan(&sizes);
+    enqueue(std::move(sizes));
   }
   Task task;
   task.is_announcement = submission.is_announcement;
-  task.is_arranged = task.is_announcement || !collective.arrange;
+  task.is_known = task.is_announcement || exchange == nullptr;
   task.collective = std::move(collective);
   plan(&task);
   enqueue(std::move(task));
@@ -122,20 +123,24 @@ LocalRank::ArenaRange LocalRank::arena_range(const std::vector<const void*>& pie
 
 LocalRank::ArenaRange LocalRank::range_of_input(const Collective& collective) const {
   const size_t bytes = collective.count * element_bytes(collective.type);
-  if (collective.movement == Movement::kScatter) return arena_range(collective.inputs, bytes);
-  if (collective.input == nullptr || collective.input_end < collective.count) return {};
-  return arena_range({collective.input}, bytes);
+  if (const auto* scatter = std::get_if<Scatter>(&collective.kind)) return arena_range(scatter->inputs, bytes);
+  const auto* exchange = std::get_if<Exchange>(&collective.kind);
+  const void* input = collective.input();
+  if (input == nullptr || (exchange != nullptr && exchange->send_count < collective.count)) return {};
+  return arena_range({input}, bytes);
 }
 
 LocalRank::ArenaRange LocalRank::range_of_result(const Collective& collective) const {
   const size_t size = element_bytes(collective.type);
-  if (collective.movement != Movement::kGather) {
-    return arena_range({collective.output}, (collective.output_end - collective.output_begin) * size);
+  const Gather* gather = collective.gather();
+  if (gather == nullptr) {
+    const OutputRange output = collective.output();
+    return arena_range({output.data}, (output.end - output.begin) * size);
   }
   std::vector<const void*> pieces;
-  for (const Piece& piece : collective.pieces) {
-    if (piece.begin != 0 || piece.end != collective.count) return {};
-    pieces.push_back(piece.output);
+  for (const OutputRange& range : gather->receive_ranges) {
+    if (range.begin != 0 || range.end != collective.count) return {};
+    pieces.push_back(range.data);
   }
   return arena_range(pieces, collective.count * size);
 }
@@ -146,17 +151,17 @@ void LocalRank::say_ranges(const Task& task, ElementRange chunk, ChunkCall* call
   const size_t size = element_bytes(collective.type);
   if (task.from.at != 0) call->from = task.from.at + chunk.begin * size;
   call->from_stride = task.from.stride;
-  const bool gathers = collective.movement == Movement::kGather;
-  const size_t whole_begin = gathers ? 0 : collective.output_begin;
-  const size_t whole_end = gathers ? (collective.pieces.empty() ? 0 : collective.count) : collective.output_end;
-  const size_t begin = std::max(chunk.begin, whole_begin);
-  const size_t end = std::min(chunk.begin + chunk.count, whole_end);
+  const Gather* gather = collective.gather();
+  OutputRange whole = collective.output();
+  if (gather != nullptr && !gather->receive_ranges.empty()) whole.end = collective.count;
+  const size_t begin = std::max(chunk.begin, whole.begin);
+  const size_t end = std::min(chunk.begin + chunk.count, whole.end);
   call->begin = call->end = 0;
   if (begin >= end) return;
   call->begin = static_cast<uint32_t>(begin - chunk.begin);
   call->end = static_cast<uint32_t>(end - chunk.begin);
-  call->is_large = (whole_end - whole_begin) * size >= kNonTemporalBytes;
-  if (task.to.at != 0) call->to = task.to.at + (begin - whole_begin) * size;
+  call->is_large = (whole.end - whole.begin) * size >= kNonTemporalBytes;
+  if (task.to.at != 0) call->to = task.to.at + (begin - whole.begin) * size;
   call->to_stride = task.to.stride;
 }
 
@@ -195,40 +200,44 @@ void LocalRank::enqueue(Task task) {
   tasks_.push_back(std::move(task));
 }
 
-// ---- what has to be arranged first ----
+// ---- sizes that have to be known first ----
 
-Collective LocalRank::numbers_of(const Collective& collective) {
+Collective LocalRank::sizes_of(const Collective& collective, const Exchange& exchange) {
   const auto ranks = static_cast<size_t>(board_.shape().ranks);
-  auto given = std::make_shared<std::vector<uint64_t>>(collective.numbers);
+  auto given = std::make_shared<std::vector<uint64_t>>(exchange.sizes);
   auto of_all = std::make_shared<std::vector<uint64_t>>(ranks * given->size());
-  Collective numbers;
-  numbers.movement = Movement::kGather;
-  numbers.type = ElementType::kUInt8;
-  numbers.sequence = collective.sequence;
-  numbers.title = collective.title;
-  numbers.tag = collective.tag;
-  numbers.part_of = collective.part_of;
-  numbers.deadline = collective.deadline;
-  numbers.input = given->data();
-  numbers.count = given->size() * sizeof(uint64_t);
+  Collective sizes;
+  sizes.type = ElementType::kUInt8;
+  sizes.sequence = collective.sequence;
+  sizes.title = collective.title;
+  sizes.tag = collective.tag;
+  sizes.total_count = collective.total_count;
+  sizes.deadline = collective.deadline;
+  sizes.count = given->size() * sizeof(uint64_t);
+  Gather gather;
+  gather.input = given->data();
   for (size_t rank = 0; rank < ranks; ++rank) {
-    numbers.pieces.push_back({of_all->data() + rank * given->size(), 0, numbers.count});
+    gather.receive_ranges.push_back({of_all->data() + rank * given->size(), 0, sizes.count});
   }
-  numbers.done = [this, given, of_all](const Status& status) {
-    if (status.ok()) arrange(*of_all);
+  sizes.kind = std::move(gather);
+  sizes.done = [this, given, of_all](const Status& status) {
+    if (status.ok()) on_sizes_known(*of_all);
   };
-  return numbers;
+  return sizes;
 }
 
 // It is the next one: nothing behind it has been offered.
-void LocalRank::arrange(const std::vector<uint64_t>& of_all) {
+void LocalRank::on_sizes_known(const std::vector<uint64_t>& of_all) {
   Task& task = tasks_.front();
-  task.refused = task.collective.arrange(of_all, &task.collective);
-  if (!task.refused.ok()) {
-    task.collective.count = 0;
-    task.collective.pieces.clear();
+  auto& exchange = std::get<Exchange>(task.collective.kind);
+  Result<ExchangePlan> known = exchange.on_sizes_known(of_all);
+  if (known.ok()) {
+    task.collective.count = known->count;
+    exchange.receive_ranges = std::move(known->receive_ranges);
+  } else {
+    task.refused = known.status();
   }
-  task.is_arranged = true;
+  task.is_known = true;
   plan(&task);
 }
 
@@ -236,7 +245,7 @@ size_t LocalRank::elements_per_chunk(const Collective& collective) const {
   const ElementType type = collective.type;
   const size_t most = board_.shape().chunk_bytes / element_bytes(type);
   // A board of small chunks may have no room for all, and then nothing but announcements.
-  if (has_piece_of_each(collective.movement)) return std::max<size_t>(most / places_.pieces(), 1);  // [MOVED-9]
+  if (has_piece_of_each(collective.movement())) return std::max<size_t>(most / places_.pieces(), 1);  // [MOVED-9]
   if (board_.shape().owners == 0) return most;
   // All packets full but the last, and whole blocks; but too little of a chunk must not stay empty for that.
   const size_t span = elements_per_span(type, uplink_.payload_bytes, uplink_.exact);
@@ -281,7 +290,7 @@ bool LocalRank::has_work() const {
 // ---- from a tensor to the board ----
 
 bool LocalRank::can_offer() const {
-  return offering_ < tasks_.size() && tasks_[offering_].is_arranged &&
+  return offering_ < tasks_.size() && tasks_[offering_].is_known &&
          next_ - oldest_ < static_cast<uint64_t>(board_.shape().slots);
 }
 
@@ -292,14 +301,15 @@ bool LocalRank::offer_one() {
   const size_t first = task.offered * task.elements_per_chunk;
   const size_t elements = task.is_announcement ? 0 : std::min(task.elements_per_chunk, collective.count - first);
   ChunkCall call;
-  call.reduction = {collective.op, collective.type, collective.divisor};
+  const Operands* operands = collective.operands();
+  call.reduction = {collective.op, collective.type, operands != nullptr ? operands->divisor : 1};
   if (elements > 0 && !has_memory(next_)) return false;
   if (elements > 0) say_ranges(task, {first, elements}, &call);
   if (elements > 0 && call.from == 0) fill(task, first, elements);
   call.agreed = task.agreed;
   call.elements = static_cast<uint32_t>(elements);
-  call.movement = collective.movement;
-  call.root = collective.root;
+  call.movement = collective.movement();
+  call.root = collective.root();
   if (task.offered == 0) task.first_seq = next_;
   board_.offer(rank_, next_++, call);
   if (++task.offered == task.chunks) ++offering_;
@@ -311,19 +321,22 @@ void LocalRank::fill(const Task& task, size_t first, size_t elements) const {
   const Collective& collective = task.collective;
   const size_t size = element_bytes(collective.type);
   const Stores stores = board_.shape().owners == 0 ? board_.stores() : Stores::kCached;
-  const bool has_root = collective.movement == Movement::kBroadcast || collective.movement == Movement::kScatter;
+  const auto* scatter = std::get_if<Scatter>(&collective.kind);
+  const bool has_root = scatter != nullptr || std::holds_alternative<Broadcast>(collective.kind);
   if (has_root && !is_root(collective)) return;
   uint8_t* frame = board_.frame(rank_, next_);
-  if (collective.movement == Movement::kScatter) {
-    for (size_t rank = 0; rank < collective.inputs.size(); ++rank) {
-      const auto* piece = static_cast<const uint8_t*>(collective.inputs[rank]);
+  if (scatter != nullptr) {
+    for (size_t rank = 0; rank < scatter->inputs.size(); ++rank) {
+      const auto* piece = static_cast<const uint8_t*>(scatter->inputs[rank]);
       std::memcpy(frame + places_.piece_of(static_cast<int>(rank)) * elements, piece + first, elements);
     }
     return;
   }
-  const size_t given = std::min(elements, std::max(collective.input_end, first) - first);
+  const auto* exchange = std::get_if<Exchange>(&collective.kind);
+  const size_t given =
+      exchange == nullptr ? elements : std::min(elements, std::max(exchange->send_count, first) - first);
   if (given == 0) return;
-  const auto* from = static_cast<const uint8_t*>(collective.input) + first * size;
+  const auto* from = static_cast<const uint8_t*>(collective.input()) + first * size;
   fill_frame(from, given * size, frame, stores);
 }
 
@@ -342,7 +355,7 @@ bool LocalRank::has_memory(uint64_t seq) {
 
 // Of a broadcast or a scatter.
 bool LocalRank::is_root(const Collective& collective) const {
-  return places_.is_here(collective.root) && places_.place_of(collective.root) == rank_;
+  return places_.is_here(collective.root()) && places_.place_of(collective.root()) == rank_;
 }
 
 bool LocalRank::reduce_one() {
@@ -445,7 +458,7 @@ void LocalRank::take_result(const Task& task, size_t chunk, const uint8_t* resul
   const Collective& collective = task.collective;
   const size_t first = chunk * task.elements_per_chunk;
   const ElementRange range{first, std::min(collective.count - first, task.elements_per_chunk)};
-  if (collective.movement == Movement::kNone) {
+  if (collective.operands() != nullptr) {
     counters_.elements_summed_in_memory.add(range.count);
   } else {
     counters_.bytes_moved_in_memory.add(range.count);
@@ -455,27 +468,26 @@ void LocalRank::take_result(const Task& task, size_t chunk, const uint8_t* resul
     counters_.bytes_written_in_place.add(pieces_of(call) * bytes_of_piece(call));
     return;
   }
-  if (collective.movement == Movement::kScatter) result += static_cast<size_t>(rank_) * range.count;
-  if (collective.movement != Movement::kGather) {
-    return write(collective.type, {collective.output, collective.output_begin, collective.output_end}, range, result);
-  }
-  for (size_t rank = 0; rank < collective.pieces.size(); ++rank) {
+  if (std::holds_alternative<Scatter>(collective.kind)) result += static_cast<size_t>(rank_) * range.count;
+  const Gather* gather = collective.gather();
+  if (gather == nullptr) return write(collective.type, collective.output(), range, result);
+  for (size_t rank = 0; rank < gather->receive_ranges.size(); ++rank) {
     const size_t at = places_.piece_of(static_cast<int>(rank)) * range.count;
-    write(collective.type, collective.pieces[rank], range, result + at);
+    write(collective.type, gather->receive_ranges[rank], range, result + at);
   }
 }
 
-void LocalRank::write(ElementType type, const Piece& piece, ElementRange chunk, const uint8_t* result) {
-  const size_t begin = std::max(chunk.begin, piece.begin);
-  const size_t end = std::min(chunk.begin + chunk.count, piece.end);
+void LocalRank::write(ElementType type, const OutputRange& to, ElementRange chunk, const uint8_t* result) {
+  const size_t begin = std::max(chunk.begin, to.begin);
+  const size_t end = std::min(chunk.begin + chunk.count, to.end);
   if (begin >= end) return;
   const size_t size = element_bytes(type);
-  uint8_t* to = static_cast<uint8_t*>(piece.output) + (begin - piece.begin) * size;
+  uint8_t* target = static_cast<uint8_t*>(to.data) + (begin - to.begin) * size;
   const uint8_t* from = result + (begin - chunk.begin) * size;
-  if ((piece.end - piece.begin) * size >= kNonTemporalBytes) {
-    kernels().copy_non_temporal(from, to, (end - begin) * size);
+  if ((to.end - to.begin) * size >= kNonTemporalBytes) {
+    kernels().copy_non_temporal(from, target, (end - begin) * size);
   } else {
-    std::memcpy(to, from, (end - begin) * size);
+    std::memcpy(target, from, (end - begin) * size);
   }
 }
 

@@ -106,11 +106,11 @@ class LocalRank {
     size_t offered = 0;
     size_t finished = 0;
     bool is_announcement = false;
-    bool is_slow = false;     // slow_ has been told
-    bool is_arranged = true;  // else its numbers come first, as a collective of their own
-    ArenaRange from;          // its input
-    ArenaRange to;            // its result
-    Status refused;           // by `arrange`: there is nothing of it but its end
+    bool is_slow = false;  // slow_ has been told
+    bool is_known = true;  // Else its sizes come first, as a collective of their own.
+    ArenaRange from;       // its input
+    ArenaRange to;         // its result
+    Status refused;        // By Exchange::on_sizes_known: there is nothing of it but its end.
     /// Somebody waits for its end. Until `done` is taken from it.
     bool is_awaited() const { return !is_announcement || collective.done != nullptr; }
   };
@@ -123,8 +123,8 @@ class LocalRank {
   void take_submissions();
   void accept(Submission submission);
   void enqueue(Task task);
-  Collective numbers_of(const Collective& collective);
-  void arrange(const std::vector<uint64_t>& of_all);
+  Collective sizes_of(const Collective& collective, const Exchange& exchange);
+  void on_sizes_known(const std::vector<uint64_t>& of_all);
   void plan(Task* task) const;
   ArenaRange arena_range(const std::vector<const void*>& pieces, size_t bytes) const;
   ArenaRange range_of_input(const Collective& collective) const;
@@ -147,7 +147,7 @@ class LocalRank {
   bool hand_one_up();
   Collective chunk_for_all(const Task& task, uint64_t seq) const;
   void take_result(const Task& task, size_t chunk, const uint8_t* result);
-  static void write(ElementType type, const Piece& piece, ElementRange chunk, const uint8_t* result);
+  static void write(ElementType type, const OutputRange& to, ElementRange chunk, const uint8_t* result);
   uint64_t awaited() const;
   bool is_roused() const;
   void check_deadline(Time now);

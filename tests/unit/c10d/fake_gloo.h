@@ -279,8 +279,8 @@ inline void carry_out(const std::vector<GlooCall>& calls) {
 
 inline void GlooMeeting::note(int rank, GlooCall& call) {
   calls_[rank].push_back(call);
-  call.work = c10::make_intrusive<SwitchWork>(rank, c10d::OpType::UNKNOWN, nullptr, "fake gloo: " + call.name, 0,
-                                              call.outputs, TensorList());
+  call.work =
+      c10::make_intrusive<SwitchWork>(rank, c10d::OpType::UNKNOWN, CallRecord("fake gloo: " + call.name), call.outputs);
 }
 
 inline c10::intrusive_ptr<c10d::Work> GlooMeeting::collective(int rank, int size, GlooCall call) {

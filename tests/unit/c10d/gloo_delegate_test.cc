@@ -32,8 +32,7 @@ struct SlowToEnd final : compat::Base {
 std::shared_ptr<GroupCore> lonely_core() { return std::make_shared<GroupCore>(GroupInfo{0, 1, "test"}); }
 
 c10::intrusive_ptr<SwitchWork> part_work() {
-  return c10::make_intrusive<SwitchWork>(0, c10d::OpType::BROADCAST, nullptr, "part", 1, std::vector<TensorList>(),
-                                         TensorList());
+  return c10::make_intrusive<SwitchWork>(0, c10d::OpType::BROADCAST, CallRecord("part"));
 }
 std::exception_ptr failure(const char* text) { return std::make_exception_ptr(std::runtime_error(text)); }
 std::string outcome_of(const c10::intrusive_ptr<c10d::Work>& work) {
@@ -115,7 +114,7 @@ class GlooCall : public ::testing::Test {
   c10::intrusive_ptr<c10d::Work> start(const GlooDelegate::WorkPtr& precheck, std::vector<GlooDelegate::WorkPtr> works,
                                        int number = 1) {
     return delegate_.start(
-        Call::kBroadcast, c10d::OpType::BROADCAST, precheck, timeout_,
+        CallRecord(core_, Call::kBroadcast, Way::kGloo), c10d::OpType::BROADCAST, precheck, timeout_,
         [this, works, number](compat::Base&) {
           const std::lock_guard<std::mutex> lock(mutex_);
           issued_.push_back(number);
@@ -160,7 +159,8 @@ TEST_F(GlooCall, WithoutAPrecheckARefusalGoesToTheCaller) {
     throw std::runtime_error("no such root");
   };
   EXPECT_EQ(thrown_by([&] {
-              delegate_.start(Call::kBroadcast, c10d::OpType::BROADCAST, {}, timeout_, refuse, {}, {}, nullptr);
+              delegate_.start(CallRecord(core_, Call::kBroadcast, Way::kGloo), c10d::OpType::BROADCAST, {}, timeout_,
+                              refuse, {}, {}, nullptr);
             }),
             "no such root");
 }
@@ -223,8 +223,8 @@ TEST_F(GlooCall, ARefusalBehindAFenceFailsTheWorkAsItIs) {
   const auto refuse = [](compat::Base&) -> std::vector<GlooDelegate::WorkPtr> {
     compat::throw_value_error("no such root");
   };
-  const auto work =
-      delegate_.start(Call::kBroadcast, c10d::OpType::BROADCAST, precheck_, timeout_, refuse, {}, {}, nullptr);
+  const auto work = delegate_.start(CallRecord(core_, Call::kBroadcast, Way::kGloo), c10d::OpType::BROADCAST, precheck_,
+                                    timeout_, refuse, {}, {}, nullptr);
   precheck_->succeed();
   EXPECT_EQ(value_error_of([&] { work->wait(milliseconds(10000)); }), "no such root");
 }

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "c10d/flight_log.h"
 #include "fixture.h"
 
 namespace switchml {

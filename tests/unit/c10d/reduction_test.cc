@@ -477,8 +477,7 @@ TEST(WaitedReduction, MayBeCalledInACallback) {
 
 TEST(WaitedReduction, ThatIsABarrierCompletesBehindWhatWasUnderWay) {
   const Cores cores(2);
-  const auto earlier = c10::make_intrusive<SwitchWork>(0, OpType::BROADCAST, nullptr, "earlier", 1,
-                                                       std::vector<TensorList>(), TensorList());
+  const auto earlier = c10::make_intrusive<SwitchWork>(0, OpType::BROADCAST, CallRecord("earlier"));
   WorkPointer held;
   cores.on_each([&](int rank, const auto& core) {
     Reduction call = on(core, c10d::ReduceOp::SUM, Call::kBarrier);
@@ -512,8 +511,7 @@ TEST(BarrierReduction, WaitsForEveryRank) {
 
 TEST(BarrierReduction, WaitsForWhatThisRankHasUnderWay) {
   const Cores cores(2);
-  const auto earlier = c10::make_intrusive<SwitchWork>(0, OpType::BROADCAST, nullptr, "earlier", 1,
-                                                       std::vector<TensorList>(), TensorList());
+  const auto earlier = c10::make_intrusive<SwitchWork>(0, OpType::BROADCAST, CallRecord("earlier"));
   const WorkPointer held = barrier_after(cores[0], {Outstanding::WeakWork(earlier)});
   const WorkPointer free = barrier_after(cores[1], {});
   EXPECT_EQ(failure_of(free), "") << "the other rank has nothing to wait for";
@@ -525,11 +523,9 @@ TEST(BarrierReduction, WaitsForWhatThisRankHasUnderWay) {
 
 TEST(BarrierReduction, PassesBehindWorksThatFailedOrAreGone) {
   const Cores cores(2);
-  const auto failed = c10::make_intrusive<SwitchWork>(0, OpType::BROADCAST, nullptr, "failed", 1,
-                                                      std::vector<TensorList>(), TensorList());
+  const auto failed = c10::make_intrusive<SwitchWork>(0, OpType::BROADCAST, CallRecord("failed"));
   failed->fail(std::make_exception_ptr(std::runtime_error("broken")));
-  auto gone = c10::make_intrusive<SwitchWork>(0, OpType::BROADCAST, nullptr, "gone", 1, std::vector<TensorList>(),
-                                              TensorList());
+  auto gone = c10::make_intrusive<SwitchWork>(0, OpType::BROADCAST, CallRecord("gone"));
   const Outstanding::WeakWork weak(gone);
   gone.reset();
   cores.on_each([&](int, const auto& core) {

@@ -9,6 +9,7 @@
 #include <stdexcept>
 #include <thread>
 
+#include "base/interruption.h"
 #include "fixture.h"
 
 namespace switchml {
@@ -17,8 +18,20 @@ namespace {
 using WorkRef = c10::intrusive_ptr<SwitchWork>;
 
 WorkRef new_work(std::vector<TensorList> outputs = {}) {
-  return c10::make_intrusive<SwitchWork>(1, c10d::OpType::ALLREDUCE, "switchml:all_reduce", "switchml all_reduce here",
-                                         7, std::move(outputs), TensorList());
+  return c10::make_intrusive<SwitchWork>(1, c10d::OpType::ALLREDUCE, CallRecord("switchml all_reduce here", 7),
+                                         std::move(outputs));
+}
+
+/// One of a call of that group, timed where its calls are.
+WorkRef new_work(const std::shared_ptr<GroupCore>& core) {
+  CallRecord record(core, Call::kAllReduce, Way::kMemory);
+  record.begin();
+  return c10::make_intrusive<SwitchWork>(0, c10d::OpType::ALLREDUCE, std::move(record));
+}
+std::shared_ptr<GroupCore> timed_core() {
+  auto core = std::make_shared<GroupCore>(GroupInfo{0, 2, "test"});
+  core->time_calls();
+  return core;
 }
 
 std::exception_ptr some_error() { return std::make_exception_ptr(std::runtime_error("the cable is cut")); }
@@ -141,21 +154,18 @@ TEST(SwitchWork, MayBeWaitedForInACallbackOfItsFuture) {
 }
 
 TEST(SwitchWork, SaysThatItHasSucceededOnceThatCanBeSeen) {
+  const auto core = timed_core();
+  WorkRef work = new_work(core);
   std::vector<std::optional<float>> heard;
-  const auto started = [&] {
-    WorkRef work = new_work();
-    work->measure();
-    work->after_success([&heard, raw = work.get()](uint64_t key, std::optional<float> duration_ms) {
-      EXPECT_TRUE(raw->isCompleted());
-      EXPECT_EQ(key, compat::completion_key(*raw));
-      heard.push_back(duration_ms);
-    });
-    return work;
-  };
-  started()->succeed();
+  core->completion_hooks().add(1, [&](uint64_t key, std::optional<float> duration_ms) {
+    EXPECT_TRUE(work->isCompleted());
+    EXPECT_EQ(key, compat::completion_key(*work));
+    heard.push_back(duration_ms);
+  });
+  work->succeed();
   ASSERT_EQ(heard.size(), 1U);
   EXPECT_GE(heard[0].value_or(-1), 0);
-  started()->fail(some_error());
+  new_work(core)->fail(some_error());
   EXPECT_EQ(heard.size(), 1U);
 }
 
@@ -203,8 +213,7 @@ TEST(SwitchWork, TellsHowLongItTookIfItWasMeasured) {
   unmeasured->succeed();
   EXPECT_TRUE(contains(thrown_by([&] { unmeasured->getDuration(); }), "enableCollectivesTiming() was not called"));
   for (const bool good : {true, false}) {
-    const WorkRef work = new_work();
-    work->measure();
+    const WorkRef work = new_work(timed_core());
     EXPECT_TRUE(contains(thrown_by([&] { work->getDuration(); }), "before the work is completed"));
     std::this_thread::sleep_for(milliseconds(20));
     good ? work->succeed() : work->fail(some_error());
@@ -216,14 +225,41 @@ TEST(SwitchWork, TellsHowLongItTookIfItWasMeasured) {
 
 TEST(SwitchWork, LetsSignalsInWhileItWaits) {
   for (const milliseconds limit : {milliseconds(0), milliseconds(60000)}) {
-    const WorkRef work = new_work();
-    int asked = 0;
-    work->let_signals_in([&] {
+    const auto core = timed_core();
+    const WorkRef work = new_work(core);
+    static int asked;
+    asked = 0;
+    set_interruption_check([] {
       if (++asked == 2) throw std::runtime_error("Ctrl-C");
     });
     EXPECT_EQ(thrown_by([&] { work->wait(limit); }), "Ctrl-C");
+    set_interruption_check(nullptr);
     EXPECT_FALSE(work->isCompleted());
   }
+}
+
+TEST(OpenCall, EndsOnceItsResultIsThereAndItsTensorsAreGone) {
+  const auto core = std::make_shared<GroupCore>(GroupInfo{0, 2, "test"});
+  for (const bool good : {true, false}) {
+    OpenCall call(core, CallRecord(core, Call::kAllReduce, Way::kMemory), c10d::OpType::ALLREDUCE, {}, {}, {});
+    const WorkRef work = call.work();
+    EXPECT_FALSE(core->wait_until_landed(milliseconds(0)));
+    call.post([&] {
+      call.complete([&] {
+        EXPECT_FALSE(work->isCompleted());
+        if (!good) std::rethrow_exception(some_error());
+      });
+    });
+    EXPECT_EQ(thrown_by([&] { work->wait(); }), good ? "" : "the cable is cut");
+    EXPECT_TRUE(core->wait_until_landed(seconds(60)));
+    core->pool().join();
+  }
+}
+
+TEST(OpenCall, ThatIsDroppedHasEndedToo) {
+  const auto core = std::make_shared<GroupCore>(GroupInfo{0, 2, "test"});
+  { const OpenCall call(core, CallRecord("dropped"), c10d::OpType::ALLREDUCE, {}, {}, {}); }
+  EXPECT_TRUE(core->wait_until_landed(milliseconds(0)));
 }
 
 }  // namespace

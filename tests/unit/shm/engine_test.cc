@@ -140,7 +140,7 @@ TEST(MemoryEngine, HasTheBitsOfAnEngineWithASwitchExceptForSumsOfFloats) {
         for (int rank = 0; rank < kRanks; ++rank) {
           for (auto* tensors : {&by_switch, &in_memory}) {
             Collective c = in_place(op, type, (*tensors)[static_cast<size_t>(rank)]);
-            c.count = c.output_end = n;
+            c.count = c.operands()->output.end = n;
             if (tensors == &in_memory) outcomes.push_back(group.submit(rank, c));
             if (tensors == &by_switch) cluster.submit(rank, c);
           }
