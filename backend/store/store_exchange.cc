@@ -34,7 +34,7 @@ Result<std::vector<Blob>> StoreExchange::hear_all(const std::string& topic, Time
   std::vector<Blob> blobs;
   std::vector<int> missing;
   for (int rank = 0; rank < group_.size; ++rank) {
-    // After the deadline the others are asked once more, only to name everyone who did not come.
+    // After the deadline the others are asked once more, only to name all missing ranks.
     const Time until = missing.empty() ? deadline : monotonic_now();
     auto text = read(topic, rank, until);
     if (!text.ok()) {
@@ -84,7 +84,7 @@ Result<Blob> StoreExchange::hear(const std::string& topic, int rank, const std::
 void StoreExchange::give_up(const Status& why) {
   if (std::exchange(known_, true) || why.code() == Code::kTimeout) return;
   const Status told(why.code(), "rank " + std::to_string(group_.rank) + ": " + why.message());
-  (void)store_.set(kGaveUp, Blob::failure(told).encode()).ok();  // without the store nobody hears anything
+  (void)store_.set(kGaveUp, Blob::failure(told).encode()).ok();  // Without the store no rank can be told.
 }
 
 void StoreExchange::part(Duration patience) {
