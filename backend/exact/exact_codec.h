@@ -29,6 +29,8 @@ class ExactCodec {
   /// Elements `range` to `out`, which has room for them; returns the number of bytes. None where this worker has
   /// nothing to say about them. What a worker gathers from itself gets to its output here.
   size_t encode(ElementRange range, uint8_t* out) const;
+  /// Whether encode() may read what it needs of them.
+  bool is_ready(ElementRange range) const;
   /// Where those elements lie as encode() would write them; null: nowhere, or results may be written there before.
   const uint8_t* source(ElementRange range) const;
   /// Where decode() would write all of the result of `range`, and nothing else; null: nowhere.
@@ -38,6 +40,8 @@ class ExactCodec {
   size_t bytes(ElementRange range) const { return range.count * element_bytes(collective_.type); }
   /// Writes the result of `range` into the collective's output, as far as that asks for it.
   void decode(const uint8_t* elements, ElementRange range) const;
+  /// The result of `range` has been written there.
+  void report_written(ElementRange range) const;
 
  private:
   bool divides_parts() const;

@@ -289,9 +289,19 @@ bool LocalRank::has_work() const {
 
 // ---- from a tensor to the board ----
 
+bool LocalRank::is_window_full() const { return next_ - oldest_ >= static_cast<uint64_t>(board_.shape().slots); }
+
+// What it offers next.
+bool LocalRank::is_ready(const Task& task) const {
+  if (!task.is_known) return false;
+  if (task.collective.ready == nullptr || task.is_announcement) return true;
+  const auto* exchange = std::get_if<Exchange>(&task.collective.kind);
+  const size_t elements = exchange != nullptr ? exchange->send_count : task.collective.count;
+  return task.collective.is_ready(std::min(elements, (task.offered + 1) * task.elements_per_chunk));
+}
+
 bool LocalRank::can_offer() const {
-  return offering_ < tasks_.size() && tasks_[offering_].is_known &&
-         next_ - oldest_ < static_cast<uint64_t>(board_.shape().slots);
+  return offering_ < tasks_.size() && !is_window_full() && is_ready(tasks_[offering_]);
 }
 
 bool LocalRank::offer_one() {
@@ -466,11 +476,16 @@ void LocalRank::take_result(const Task& task, size_t chunk, const uint8_t* resul
   if (task.to.at != 0) {
     const ChunkCall& call = board_.call_of(rank_, oldest_);
     counters_.bytes_written_in_place.add(pieces_of(call) * bytes_of_piece(call));
+    collective.report_written(range.begin, range.begin + range.count);
     return;
   }
   if (std::holds_alternative<Scatter>(collective.kind)) result += static_cast<size_t>(rank_) * range.count;
   const Gather* gather = collective.gather();
-  if (gather == nullptr) return write(collective.type, collective.output(), range, result);
+  if (gather == nullptr) {
+    write(collective.type, collective.output(), range, result);
+    collective.report_written(range.begin, range.begin + range.count);
+    return;
+  }
   for (size_t rank = 0; rank < gather->receive_ranges.size(); ++rank) {
     const size_t at = places_.piece_of(static_cast<int>(rank)) * range.count;
     write(collective.type, gather->receive_ranges[rank], range, result + at);
