@@ -64,6 +64,8 @@ esac
 check "clang-format" formatting
 check "layers" python3 tests/check_layers.py
 check "layers, self-test" python3 tests/check_layers.py --self-test
+check "comments" python3 tests/check_comments.py
+check "comments, self-test" python3 tests/check_comments.py --self-test
 check "requirements" python3 tests/check_requirements.py
 check "requirements, self-test" python3 tests/check_requirements.py --self-test
 check "tools for Python and Markdown" python_tools

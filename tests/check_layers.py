@@ -19,16 +19,16 @@ MAY_INCLUDE = {
     "base": set(),
     "wire": {"base"},
     "socket": {"base", "wire"},
-    "quant": {"base"},
+    "kernels": {"base"},
     "slots": {"base", "wire", "socket"},
     "timer": {"base", "wire"},
     "transport": {"base", "wire", "socket"},
-    "format": {"base", "wire", "quant", "slots", "transport"},
-    "exact": {"base", "wire", "quant", "slots", "transport", "format"},
-    "integer": {"base", "wire", "quant", "slots", "transport", "format"},
+    "format": {"base", "wire", "slots", "transport"},
+    "exact": {"base", "wire", "kernels", "slots", "transport", "format"},
+    "integer": {"base", "wire", "kernels", "slots", "transport", "format"},
     "engine": {"base", "wire", "socket", "slots", "timer", "transport", "format", "exact", "integer"},
-    "shm": {"base", "socket", "quant", "slots", "transport", "format", "engine"},
-    "softswitch": {"base", "wire", "socket", "quant", "slots", "format", "exact", "integer"},
+    "shm": {"base", "socket", "kernels", "slots", "transport", "format", "exact", "engine"},
+    "softswitch": {"base", "wire", "socket", "slots", "format", "exact", "integer"},
     "controller": {"base", "wire", "socket", "slots", "softswitch"},
     "api": {"base", "wire", "socket", "transport"},  # what protoc generates, and where it is served
     "switchd": {"base", "wire", "socket", "softswitch", "transport", "api"},
@@ -39,15 +39,15 @@ MAY_INCLUDE = {
     "watch": {"base", "socket"},
     "failover": {"base", "wire", "socket", "slots", "transport", "engine", "switchd", "store", "client"},
     "session": {
-        *{"base", "wire", "socket", "quant", "transport", "engine", "shm", "switchd"},
+        *{"base", "wire", "socket", "kernels", "transport", "engine", "shm", "switchd"},
         *{"store", "client", "path", "watch", "failover"},
     },
-    "c10d": {"base", "socket", "quant", "engine", "shm", "store", "client", "session"},
+    "c10d": {"base", "socket", "kernels", "engine", "shm", "store", "client", "session"},
 }
 ARCHITECTURE = BACKEND.parent / "docs" / "architecture.md"
 BEGIN, END = "<!-- layers: written by tests/check_layers.py --write -->", "<!-- end of layers -->"
 # State machines: what time it is and what arrived are arguments.
-PURE = {"base", "wire", "quant", "slots", "timer", "format", "exact", "integer", "softswitch", "controller"}
+PURE = {"base", "wire", "kernels", "slots", "timer", "format", "exact", "integer", "softswitch", "controller"}
 MAY_READ_THE_CLOCK = {"base/clock.h", "base/clock.cc"}
 MAY_INCLUDE_GLOG = {"base/log.cc"}
 MAY_ASK_THE_TORCH_VERSION = {"c10d/compat.h"}
@@ -58,7 +58,11 @@ TESTED_ELSEWHERE = {
     "integer/integer_format.cc": "through shards: engine/shard_frames_test.cc and others",
     "c10d/bindings.cc": "what Python sees needs Python: tests/python",
     "transport/rdma/none.cc": "one function, which refuses",
-    "session/group_session.cc": "through Session::open: session_test.cc and others",
+    "session/plan_maker.cc": "what it decides: grants_test.cc; how it asks switches, through agree(): agreement_test.cc",
+    "session/settle_payload.cc": "what it decides: path_report_test.cc; the rest through agree(): agreement_test.cc",
+    "session/settle_cards.cc": "through agree(): session_rdma_test.cc",
+    "session/attachment.cc": "through Session::open: session_test.cc and others",
+    "shm/tensor_chunks.cc": "through local ranks: local_rank_test.cc, movement_test.cc, owners_test.cc",
 }
 
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]')
@@ -183,8 +187,8 @@ def write_table(path):
 SELF_TESTS = [
     ("base/status.h", '#include "wire/packet.h"', "base may include nothing"),
     ("wire/packet.h", '#include "transport/transport.h"', "wire may include base"),
-    ("quant/kernels.h", '#include "wire/packet.h"', "quant may include base"),
-    ("quant/kernels.cc", '#include "slots/pool.h"', "quant may include base"),
+    ("kernels/kernels.h", '#include "wire/packet.h"', "kernels may include base"),
+    ("kernels/kernels.cc", '#include "slots/pool.h"', "kernels may include base"),
     ("slots/pool.h", '#include "timer/wheel.h"', "slots may include base, socket, wire"),
     ("timer/wheel.h", '#include "transport/transport.h"', "timer may include base, wire"),
     ("transport/udp.cc", '#include "engine/engine.h"', "transport may include base, socket, wire"),

@@ -1,5 +1,5 @@
-// Where a gRPC server listens: behind a GuardedListener, for gRPC takes connections until there is no descriptor left,
-// and then none any more.
+// A gRPC server behind a GuardedListener: gRPC alone takes connections until no descriptor is left, and then never
+// again.
 #pragma once
 
 #include <grpcpp/grpcpp.h>
@@ -22,8 +22,8 @@ class GrpcListener {
     return std::unique_ptr<GrpcListener>(new GrpcListener(text, std::move(listener.value())));
   }
 
-  /// A server of the service that `name` names in the log, which ends before this; null: gRPC does not like the
-  /// credentials.
+  /// Starts a server of `service`, which must end before this listener; null: gRPC refuses the credentials. `name` is
+  /// for the log.
   std::unique_ptr<grpc::Server> serve(const std::string& name,
                                       const std::shared_ptr<grpc::ServerCredentials>& credentials,
                                       grpc::Service* service) {
@@ -46,10 +46,10 @@ class GrpcListener {
     return server;
   }
 
-  /// Takes no more connections. To be called before the server is shut down.
+  /// Takes no more connections. Call it before the server is shut down.
   void stop() { listener_->stop(); }
 
-  /// As it was written, with the real port.
+  /// The address as it was written, with the real port.
   std::string local() const {
     return text_.substr(0, text_.rfind(':')) + ":" + std::to_string(port_of(listener_->local()));
   }
@@ -57,7 +57,7 @@ class GrpcListener {
  private:
   static constexpr int kCalls = 128;  // Most calls at a time over one connection.
 
-  /// gRPC says it of a port of its own only.
+  /// Tries a port of gRPC's own: with another one gRPC does not report bad credentials.
   static bool are_good(const std::shared_ptr<grpc::ServerCredentials>& credentials, grpc::Service* service) {
     grpc::ServerBuilder trial;
     trial.AddListeningPort("127.0.0.1:0", credentials);
@@ -70,7 +70,7 @@ class GrpcListener {
 
   const std::string text_;
   std::unique_ptr<grpc::experimental::ExternalConnectionAcceptor> acceptor_;
-  std::unique_ptr<GuardedListener> listener_;  // last: its thread uses the others
+  std::unique_ptr<GuardedListener> listener_;  // The last member: its thread uses the others.
 };
 
 }  // namespace switchml

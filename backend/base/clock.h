@@ -1,5 +1,5 @@
-// Typed time. Whoever reads a clock does so through monotonic_now(). State machines (PURE in tests/check_layers.py)
-// never do: they take time as an argument of these types, and a simulator hands in a virtual one.
+// Typed time. The clock is read through monotonic_now() alone. State machines (PURE in tests/check_layers.py) never
+// read it: they take time as an argument of these types, and a simulator hands in a virtual one.
 #pragma once
 
 #include <chrono>

@@ -10,7 +10,7 @@ namespace switchml {
 
 namespace {
 
-constexpr size_t kColumns = 110;  // of --help
+constexpr size_t kHelpColumns = 110;
 
 std::string head_of(const Option& option) {
   return "  --" + option.name + (option.value.placeholder.empty() ? "" : " " + option.value.placeholder);
@@ -31,7 +31,7 @@ std::vector<::option> for_getopt(const std::vector<Option>& table) {
   return rows;
 }
 
-// What getopt stopped at. Of "-xy" that is the first letter: it is still within the word.
+// The error for the word at which getopt stopped. In "-xy" it stops at the first letter, still within the word.
 Status not_an_option(const std::string& written, const std::vector<Option>& table) {
   if (written.compare(0, 2, "--") != 0 && optopt != 0) {
     return {Code::kInvalidArgument,
@@ -50,8 +50,8 @@ Status not_an_option(const std::string& written, const std::vector<Option>& tabl
 Result<Given> parse_options(int argc, char* const* argv, const std::vector<Option>& table) {
   const std::vector<::option> rows = for_getopt(table);
   Given given;
-  optind = 0;  // glibc: start afresh
-  opterr = 0;  // the messages are ours
+  optind = 0;  // Makes glibc start afresh.
+  opterr = 0;  // The messages below replace getopt's.
   while (true) {
     int index = 0;
     const int choice = getopt_long(argc, argv, "+:h", rows.data(), &index);
@@ -79,7 +79,7 @@ std::string options_text(const std::vector<Option>& table) {
     line.resize(indent - 1, ' ');
     std::istringstream words(about(each));
     for (std::string word; words >> word; line += " " + word) {
-      if (line.size() + 1 + word.size() <= kColumns) continue;
+      if (line.size() + 1 + word.size() <= kHelpColumns) continue;
       text += line + "\n";
       line.assign(indent - 1, ' ');
     }

@@ -67,7 +67,7 @@ OptionValue affinity(std::string* out) {
   return value;
 }
 
-// Who is asked where the switches are.
+// The controller that names switches, and the caller's identity.
 std::vector<Option> controller_settings(Config* c) {
   return {
       {"controller",
@@ -112,7 +112,7 @@ std::vector<Option> time_settings(Config* c) {
   };
 }
 
-// All of them, for their places in `c`. The defaults are what a new Config has.
+// All settings, stored in `c`. The defaults are those of a new Config.
 std::vector<Option> table(Config* c) {
   std::vector<Option> rows = {
       {"switch",
@@ -180,7 +180,7 @@ std::string variable_of(const std::string& setting) {
   return name;
 }
 
-// The setting that is written so; empty: none.
+// The setting of this name or variable; empty: none.
 std::string setting_of(const std::string& written) {
   for (const SettingInfo& info : settings()) {
     if (written == info.name || written == variable_of(info.name)) return info.name;
@@ -210,14 +210,14 @@ std::string value_in(Config config, const std::string& setting) {
   return {};
 }
 
-// What the user wrote for a setting: where, and which value.
+// A setting as the user wrote it: the name of the variable or option, and the value.
 struct Entry {
   std::string name;
   std::string value;
 };
 using Written = std::map<std::string, Entry>;
 
-// What was written for a setting, if that is not empty.
+// The entry of a setting that was written and is not empty; else null.
 const Entry* entry_of(const std::string& setting, const Written& written) {
   const auto found = written.find(setting);
   return found == written.end() || found->second.value.empty() ? nullptr : &found->second;
@@ -247,7 +247,7 @@ Status check_needs(const char* one, const char* other, const Written& written) {
   return bad_value(a->name, a->value, "it together with " + variable_of(other) + ", which is not set");
 }
 
-// A setting whose value makes no sense together with others: blames it if one of them is set.
+// A value that makes no sense together with other settings: blames it if one of them is set.
 Status check_excludes(const char* name, const std::vector<const char*>& others, const std::string& instead,
                       const Written& written) {
   for (const char* const each : others) {
@@ -314,7 +314,7 @@ std::optional<std::map<std::string, double>> parse_faults(const std::string& tex
     const std::string name = item.substr(0, equals);
     std::optional<double> value;
     if (name == "seed") {
-      const auto seed = parse_integer(item.substr(equals + 1), 0, 1L << 53);  // what a double holds exactly
+      const auto seed = parse_integer(item.substr(equals + 1), 0, 1L << 53);  // A double is exact up to there.
       if (seed) value = static_cast<double>(*seed);
     } else if (probabilities.count(name) != 0) {
       value = parse_real(item.substr(equals + 1), 0.0, 1.0);
@@ -351,7 +351,7 @@ Result<Config> load_config(const Environment& environment, const std::map<std::s
   for (const Option& setting : rows) {
     const std::string name = variable_of(setting.name);
     const auto value = environment(name);
-    if (!value || value->empty()) continue;  // an empty variable is one that is not set, as in a shell script
+    if (!value || value->empty()) continue;  // As in shell scripts, an empty variable counts as not set.
     if (Status status = apply(setting, {name, *value}, &written); !status.ok()) return status;
   }
   std::map<std::string, std::string> seen;
@@ -384,7 +384,7 @@ std::vector<std::string> unknown_variables(const std::vector<std::string>& names
   std::vector<std::string> unknown;
   for (const std::string& name : names) {
     if (!begins_with(name, kPrefix) || !setting_of(name).empty()) continue;
-    // Of setup.py and of tests.
+    // These belong to setup.py and to tests.
     if (begins_with(name, "SWITCHML_BUILD_") || begins_with(name, "SWITCHML_TEST_") || name == "SWITCHML_GTESTS")
       continue;
     unknown.push_back(name);

@@ -31,16 +31,16 @@ struct Config {
   /// SWITCHML_CONTROLLER: ADDRESS:PORT of a switchml-controller, which says where the switches are; empty: none. Not
   /// together with switch_address.
   std::string controller;
-  /// SWITCHML_CONTROLLER_TOKEN, or the first line of the file SWITCHML_CONTROLLER_TOKEN_FILE: who is asking.
+  /// SWITCHML_CONTROLLER_TOKEN, or the first line of the file SWITCHML_CONTROLLER_TOKEN_FILE: identifies the caller.
   std::string controller_token;
   std::string controller_token_file;
   /// SWITCHML_CONTROLLER_CA: PEM file of the authorities that vouch for the controller; not empty: TLS.
   std::string controller_ca;
-  /// SWITCHML_CONTROLLER_CERT, SWITCHML_CONTROLLER_KEY: PEM files, the certificate that says to the controller who is
-  /// asking, and its key. Both or neither, and with controller_ca only.
+  /// SWITCHML_CONTROLLER_CERT, SWITCHML_CONTROLLER_KEY: PEM files, the certificate by which the controller identifies
+  /// the caller, and its key. Both or neither, and with controller_ca only.
   std::string controller_cert;
   std::string controller_key;
-  /// SWITCHML_TRANSPORT: "shm" (memory that the ranks share, who are all on one host), "udp" or "tcp" (through a
+  /// SWITCHML_TRANSPORT: "shm" (memory that ranks of one host share), "udp" or "tcp" (through a
   /// switch), or "auto": shm where it can be had, and no switch, controller or faults are asked for; else udp, or tcp
   /// where links are fast (session/agreement.h). shm not together with those, tcp not with a controller.
   std::string transport = "auto";
@@ -49,17 +49,17 @@ struct Config {
   /// SWITCHML_ARENA: MiB in which each rank of a host that shares memory may allocate tensors for all of them to see;
   /// nullopt ("auto"): its part of half of the machine's memory. 0..65536. The first rank's counts.
   std::optional<size_t> arena_mib;
-  /// SWITCHML_INTERFACE: network interface whose address an embedded switch announces; empty: the one by which the
-  /// store is reached.
+  /// SWITCHML_INTERFACE: network interface with the address that an embedded switch announces; empty: the one that
+  /// reaches the store.
   std::string interface;
-  /// SWITCHML_RDMA_DEVICE: card for RDMA, as parse_port_wish() reads it; empty: the one that has the address by which
-  /// switches are reached.
+  /// SWITCHML_RDMA_DEVICE: card for RDMA, as parse_port_wish() reads it; empty: the one with the address that reaches
+  /// switches.
   std::string rdma_device;
   /// SWITCHML_RDMA_TRAFFIC_CLASS, 0..255, and SWITCHML_RDMA_SERVICE_LEVEL, 0..7: how a card marks what it sends.
   int rdma_traffic_class = 0;
   int rdma_service_level = 0;
-  /// SWITCHML_PAYLOAD: bytes of payload per packet, 0 ("auto") takes the largest that the path carries. Or what
-  /// base/payload_size.h allows.
+  /// SWITCHML_PAYLOAD: bytes of payload per packet, a size of base/payload_size.h; 0 ("auto"): the largest that the
+  /// path carries.
   size_t payload_bytes = 0;
   /// SWITCHML_SLOTS: slots of a job, 0 ("auto"); 4..4096.
   int slots = 0;

@@ -74,7 +74,7 @@ struct CounterInfo {
 class Counter {
  public:
   Counter() = default;
-  /// What it counts at that moment.
+  /// Copies the count of that moment.
   Counter(const Counter& other) : value_(other.get()) {}
   Counter& operator=(const Counter&) = delete;
   void add(uint64_t n) { value_.store(value_.load(std::memory_order_relaxed) + n, std::memory_order_relaxed); }

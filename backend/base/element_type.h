@@ -41,7 +41,7 @@ inline constexpr size_t element_bytes(ElementType type) {
 /// bits, so the sum is exact modulo 2^64.
 inline constexpr size_t kInt64Words = 3;
 
-/// Words of a packet that one element takes. Precondition: a switch takes the type at all.
+/// Words of a packet that one element takes. Precondition: integer switches take the type.
 inline constexpr size_t element_words(ElementType type) { return type == ElementType::kInt64 ? kInt64Words : 1; }
 
 inline constexpr bool is_floating(ElementType type) {

@@ -1,4 +1,4 @@
-// FNV-1a, 64 bits: tells different bytes apart where nobody tries to make them collide.
+// FNV-1a, 64 bits: tells different bytes apart, but is no protection against deliberate collisions.
 #pragma once
 
 #include <cstddef>
@@ -9,7 +9,7 @@ namespace switchml {
 /// The hash of no bytes.
 inline constexpr uint64_t kFnv1aStart = 0xcbf29ce484222325U;
 
-/// The hash of `size` bytes at `data` (which may be null if there are none). Handing in the hash of what came before
+/// The hash of `size` bytes at `data` (which may be null if there are none). Passing the hash of the bytes before
 /// continues it: the hash of "ab" is fnv1a("b", 1, fnv1a("a", 1)).
 inline uint64_t fnv1a(const void* data, size_t size, uint64_t hash = kFnv1aStart) {  // [WIT-9]
   const auto* bytes = static_cast<const uint8_t*>(data);

@@ -1,15 +1,15 @@
-// A call may wait long for other ranks, on a thread whose program wants to end: Python runs what a signal asks for,
-// Ctrl-C say, only when its main thread comes back from such a call.
+// Calls may wait long for other ranks while the program is to end: Python runs signal handlers, those of Ctrl-C for
+// example, only when its main thread comes back from such a call.
 #pragma once
 
 namespace switchml {
 
-/// Throws what is to end the wait of the calling thread.
+/// Throws an exception to end the wait of the calling thread.
 using InterruptionCheck = void (*)();
-/// For the process; null: nothing ends a wait.
+/// Sets the check of the process; null: nothing ends a wait.
 void set_interruption_check(InterruptionCheck check);
 
-/// Callers that wait call it a few times in each second, without a lock. Throws what the check throws.
+/// Called a few times a second by each wait, without a lock. Throws the check's exception.
 void check_interruption();
 
 }  // namespace switchml

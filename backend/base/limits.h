@@ -6,16 +6,16 @@
 
 namespace switchml {
 
-// ---- who takes part ----
+// ---- participants ----
 /// Workers of one job. The worker field has 8 bits and 255 addresses all of them; non-finite values are counted in
 /// 10-bit fields (1,023), which is more.
 inline constexpr int kMaxWorkers = 128;       // [BASE-3]
 inline constexpr uint8_t kAllWorkers = 0xff;  // [PKT-7]
 static_assert(kMaxWorkers < kAllWorkers);
-/// Slots of a shard with which it has two streams; with fewer it has one. Of integers, and exact.
+/// Least slots of a shard with two streams, in integer and in exact sessions; with fewer it has one stream.
 inline constexpr int kLeastSlotsForBulk = 64;  // [LANE-4]
 inline constexpr int kLeastExactForBulk = 16;
-/// Of one of a group's sessions, where it has several.
+/// Largest weight of one of a group's sessions.
 inline constexpr uint32_t kMaxWeight = 1000;  // [SHARE-2]
 /// Jobs of one switch: the job field has 8 bits, 0 is no job.
 inline constexpr int kMaxJobs = 255;  // [PKT-6]
@@ -28,14 +28,14 @@ inline constexpr size_t kWordBytes = 4;
 inline constexpr size_t kMinPayloadBytes = 256;
 /// Loopback carries 65,507 bytes of UDP; a multiple of 1 KiB below it, less the header.
 inline constexpr size_t kMaxPayloadBytes = 63 * 1024;
-/// What "auto" takes where the path to the switch stays on this host.
+/// The payload of "auto" where the path to the switch stays on this host.
 inline constexpr size_t kLoopbackPayloadBytes = kMaxPayloadBytes;
 static_assert(kLoopbackPayloadBytes % 1024 == 0 && kLoopbackPayloadBytes <= kMaxPayloadBytes);
 /// Elements that share one exponent, where the payload holds as many (else the whole payload is one block).
 inline constexpr size_t kMaxBlockElements = 256;  // [CALL-4]
 
 // ---- memory that ranks share ----
-/// In which a rank allocates tensors, in MiB: 128 ranks' parts are a sixteenth of a process' address space.
+/// A rank's part of the arena, in MiB: 128 such parts are a sixteenth of a process' address space.
 inline constexpr long kMaxArenaMib = 65536;
 
 // ---- slots ----
@@ -45,11 +45,11 @@ inline constexpr int kMaxSlots = 4096;  // [OPEN-3]
 /// Sequence numbers: 0 is forbidden on the wire, see docs/protocol.md.
 inline constexpr uint32_t kFirstSeq = 1;  // [SLOT-1]
 
-/// Bytes that are queued for a TCP connection at most: what all slots of a shard send or receive fits.
+/// Most bytes queued for a TCP connection: all slots of a shard fit.
 inline constexpr size_t kStreamQueueBytes = 16 << 20;  // [OPEN-6]
 
 // ---- exponents ----
-/// Blocks whose exponents travel together in one chunk of the call lane (1 MiB of fp32 at 256 elements a block).
+/// Blocks with exponents in one chunk of the call lane (1 MiB of fp32 at 256 elements a block).
 inline constexpr size_t kMaxSuperblockBlocks = 1024;  // [CALL-5]
 /// Blocks that share one flag word saying "there is a NaN or Inf in here".
 inline constexpr size_t kBlocksPerFlag = 16;  // [CALL-6]

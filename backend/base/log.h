@@ -1,4 +1,4 @@
-// The log. This header includes no glog, so that files that include torch headers (whose macros collide) can log too.
+// The log. This header includes no glog: its macros collide with those of torch's headers.
 #pragma once
 
 #include <optional>

@@ -13,28 +13,28 @@
 
 namespace switchml {
 
-/// What a value may be and where it goes. Mostly made by the functions below; the place must outlive it.
+/// An option's allowed values, and the variable that it sets, which must outlive it. Mostly made by functions below.
 struct OptionValue {
   std::string placeholder;  // "SECONDS", for --help; empty: an option without a value
   std::string allowed;      // "1 to 86400 (seconds)"
-  /// Puts a value in its place. False: it is not allowed, and the place is as it was.
+  /// Sets the variable. False: the value is not allowed, and nothing is changed.
   std::function<bool(const std::string& text)> take;
-  /// What is there, as a user writes it; null: nothing to be shown.
+  /// The variable's value, as a user writes it; null: nothing to show.
   std::function<std::string()> print;
-  bool plain = false;  // the placeholder says enough: --help leaves `allowed` out
+  bool plain = false;  // The placeholder says enough: --help leaves `allowed` out.
 };
 
 struct Option {
   std::string name;  // "lease": --lease, or SWITCHML_LEASE
   OptionValue value;
   std::string help;
-  std::string default_text = {};  // what holds without it, if its place does not say so; for --help
+  std::string default_text = {};  // The default for --help, if `print` does not say it.
 };
 
 /// kInvalidArgument: `NAME="VALUE" is not allowed: use ALLOWED`.
 Status not_allowed(const std::string& name, const std::string& value, const std::string& allowed);
 
-// `more` is told behind what is allowed: a unit, or a relation to other options.
+// `more` follows the allowed values in texts: a unit, or a relation to other options.
 namespace value {
 
 OptionValue flag(bool* out);
@@ -57,28 +57,28 @@ OptionValue whole(long low, long high, std::optional<T>* out, const std::string&
 OptionValue mebibytes(long low, long high, size_t* bytes, const std::string& more);
 OptionValue whole_seconds(long low, long high, Duration* out);
 OptionValue real(double low, double high, double* out, const std::string& more = "");
-/// A number of `unit`, like `low` and `high`, which may have a fraction.
+/// A number of `unit`, as are `low` and `high`, perhaps with a fraction.
 OptionValue duration(double low, double high, Duration unit, Duration* out, const std::string& more);
 
-/// Anything, nothing too, or what is `good`.
+/// Any text, also an empty one, or those that `good` accepts.
 OptionValue text(std::string* out, const std::string& allowed, bool (*good)(const std::string&) = nullptr);
-/// Anything but nothing. The placeholder says what.
+/// Any text but the empty one. The placeholder says what it is.
 OptionValue word(const std::string& placeholder, std::string* out);
 /// "ADDRESS:PORT"; the address may be a name, the port is 0 to 65535.
 OptionValue host_port(std::string* out);
-/// The same of another process, to connect to.
+/// "ADDRESS:PORT" of another process, to connect to.
 OptionValue peer(std::string* out);
 OptionValue one_of(const std::vector<std::string>& names, std::function<void(const std::string&)> set,
                    std::function<std::string()> print, const std::string& more = "");
 OptionValue one_of(const std::vector<std::string>& names, std::string* out, const std::string& more = "");
-/// The name of a file whose text is wanted: it is read at once.
+/// The name of a file. Its text is read at once.
 OptionValue pem_file(std::string* text);
-/// The name of a file whose first word is a secret (base/secret.h): it is read at once.
+/// The name of a file. Its first word is a secret (base/secret.h), and is read at once.
 OptionValue secret_file(std::string* secret);
 OptionValue log_level(LogLevel* out);
 OptionValue payload_size(size_t* out);
 
-/// "auto", which is `automatic`, or a value that goes to the same place.
+/// "auto", which stores `automatic`, or a value of `other`.
 template <typename T>
 OptionValue or_auto(T* out, T automatic, OptionValue other) {
   other.allowed = "auto, or " + other.allowed;

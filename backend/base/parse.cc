@@ -38,7 +38,7 @@ bool is_wildcard(const std::string& host) { return host == "0.0.0.0" || host == 
 bool is_peer(const std::string& text) { return is_host_port(text, 1) && !is_wildcard(text.substr(0, text.rfind(':'))); }
 
 std::string split_address(const std::string& text, HostPort* out) {
-  size_t rest = 0;  // where ":PORT" begins
+  size_t rest = 0;  // Offset of ":PORT".
   if (!text.empty() && text[0] == '[') {
     const size_t close = text.find(']');
     if (close == std::string::npos) return "the bracket is not closed";
@@ -78,7 +78,7 @@ std::string escaped(char c) {
   return code;
 }
 
-// Bytes of the UTF-8 character, other than ASCII, at the beginning of a text; 0: there is none.
+// Length of the UTF-8 character, other than ASCII, at the beginning of a text; 0: there is none.
 size_t utf8_length(std::string_view text) {
   const auto byte = [text](size_t i) { return i < text.size() ? static_cast<unsigned char>(text[i]) : 0U; };
   const size_t length = byte(0) >= 0xc2 && byte(0) < 0xe0 ? 2 : byte(0) >= 0xe0 && byte(0) < 0xf0 ? 3 : 4;

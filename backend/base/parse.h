@@ -1,4 +1,4 @@
-// Texts that people write, taken as a whole: nothing before or after.
+// Parsing of texts that people write. Each must match as a whole.
 #pragma once
 
 #include <optional>
@@ -12,30 +12,30 @@ std::optional<long> parse_integer(const std::string& text, long low, long high);
 
 /// A finite number in decimal digits, perhaps with a fraction or an exponent, from `low` to `high`.
 std::optional<double> parse_real(const std::string& text, double low, double high);
-/// Whether it is "HOST:PORT", where the host is any text that is not empty, and the port is not below `least_port`.
+/// Whether the text is "HOST:PORT", with any host that is not empty, and a port from `least_port` to 65535.
 bool is_host_port(const std::string& text, long least_port);
-/// Whether it names a port of another process, to connect to: 1 to 65535, and not the wildcard address.
+/// Whether the text names a port of another process, to connect to: 1 to 65535, and not the wildcard address.
 bool is_peer(const std::string& text);
 
 struct HostPort {
-  std::string host;  // without brackets
-  std::string port;  // any text
+  std::string host;  // The brackets are removed.
+  std::string port;  // Any text.
   bool has_port = false;
 };
 /// "ADDRESS" or "ADDRESS:PORT", where ADDRESS is a name, an IPv4 address, or an IPv6 one in brackets. Empty on success,
 /// else what is wrong.
 std::string split_address(const std::string& text, HostPort* out);
-/// Whether it has that form, a port from 1 to 65535 if any, is no wildcard, and has nothing that no address has.
+/// Whether split_address() takes it, the port is 1 to 65535 if any, and the host is valid and no wildcard.
 bool is_address(const std::string& text);
 
 /// For messages: "a, b or c".
 std::string alternatives(const std::vector<std::string>& names);
-/// For messages: in quotation marks, at most 2048 bytes of it, those that are no printable ASCII as \xNN.
+/// For messages: in quotation marks, at most 2048 bytes, with \xNN for bytes other than printable ASCII.
 std::string quoted(const std::string& text);
-/// For messages that go to Python, which takes UTF-8 alone: other bytes, and control characters, as \xNN.
+/// For messages to Python, which takes UTF-8 alone: other bytes, and control characters, become \xNN.
 std::string readable(const std::string& text);
 
-/// The content of a file; empty too if it cannot be read.
+/// The content of a file; empty if it cannot be read.
 std::string read_text_file(const std::string& path);
 
 }  // namespace switchml

@@ -26,11 +26,11 @@ std::vector<std::string> split(const std::string& text, char separator) {
 std::optional<double> ratio(const std::string& quota, const std::string& period) {
   const double q = std::atof(quota.c_str());
   const double p = std::atof(period.c_str());
-  if (!(q > 0) || !(p > 0)) return std::nullopt;  // "max", "-1", or no such file
+  if (!(q > 0) || !(p > 0)) return std::nullopt;  // "max", "-1", or no such file.
   return q / p;
 }
 
-/// What the files of one group say; `folder` ends with a slash.
+/// The quota in the files of one group; `folder` ends with a slash.
 std::optional<double> quota_of(const std::string& folder, bool unified) {
   if (!unified) return ratio(read_text_file(folder + "cpu.cfs_quota_us"), read_text_file(folder + "cpu.cfs_period_us"));
   std::istringstream words(read_text_file(folder + "cpu.max"));
@@ -39,8 +39,8 @@ std::optional<double> quota_of(const std::string& folder, bool unified) {
   return ratio(quota, period);
 }
 
-/// Adds those from `path` ("/a/b") up to the group at `mount`. In a container what is mounted may begin further down
-/// than the path does: groups that are not there say nothing.
+/// Adds the quotas of the groups from `path` ("/a/b") up to that at `mount`. A container may mount only the lower
+/// groups of the path: the others are skipped.
 void add_quotas(const std::string& mount, std::string path, bool unified, std::vector<ProcessorQuota>* quotas) {
   for (;;) {
     const std::string folder = mount + path + (path.empty() || path.back() != '/' ? "/" : "");
@@ -49,14 +49,14 @@ void add_quotas(const std::string& mount, std::string path, bool unified, std::v
     if (quota && ::stat(folder.c_str(), &group) == 0) {
       const std::string name = (unified ? "2:" : "1:") + std::to_string(group.st_ino);
       const auto same = [&](const ProcessorQuota& other) { return other.group == name; };
-      if (std::none_of(quotas->begin(), quotas->end(), same)) quotas->push_back({name, *quota});  // or mounted twice
+      if (std::none_of(quotas->begin(), quotas->end(), same)) quotas->push_back({name, *quota});  // Mounts may repeat.
     }
     if (path.empty()) return;
     path.erase(path.rfind('/'));
   }
 }
 
-// Larger than cpu_set_t, which ends at 1024 processors.
+// A set larger than cpu_set_t, which ends at 1024 processors.
 struct FreeSet {
   void operator()(cpu_set_t* set) const { CPU_FREE(set); }
 };
@@ -139,7 +139,7 @@ std::vector<ProcessorQuota> processor_quotas(const std::string& root) {
   return quotas;
 }
 
-/// Gives threads of processes a processor each; a thread that has one moves where that makes room for another.
+/// Gives each thread a processor of its own: a bipartite matching by augmenting paths.
 class Seating {
  public:
   explicit Seating(const std::vector<ProcessorShare>& shares) : shares_(shares), taken_by_(kMaxProcessors, kNone) {}
@@ -171,8 +171,8 @@ class Seating {
   size_t& taken_by(int processor) { return taken_by_[static_cast<size_t>(processor)]; }
 
   const std::vector<ProcessorShare>& shares_;
-  std::vector<size_t> taken_by_;  // Index: processor.
-  std::vector<bool> tried_;       // Index: processor. Its thread cannot move.
+  std::vector<size_t> taken_by_;  // Processor -> process.
+  std::vector<bool> tried_;       // Processor -> whether this search has been there.
 };
 
 }  // namespace

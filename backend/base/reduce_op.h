@@ -1,4 +1,4 @@
-// The operations that the engine knows, free of torch, and who takes which of them.
+// The operations that the engine knows, free of torch, and which of them integer and exact sessions take.
 #pragma once
 
 #include <cstdint>
@@ -12,9 +12,9 @@ enum class ReduceOp : uint8_t {  // [EXACT-7]
   kSum = 0,
   kMin = 1,
   kMax = 2,
-  kBarrier = 3,  // no elements; completes when every rank has called it
+  kBarrier = 3,  // Has no elements; completes when every rank has called it.
   kProduct = 4,
-  kAnd = 5,  // bitwise, as the next two
+  kAnd = 5,  // Bitwise, as the next two.
   kOr = 6,
   kXor = 7,
 };
@@ -28,12 +28,11 @@ inline constexpr bool is_bitwise(ReduceOp op) {
 /// Whether results are rounded, and may be divided.
 inline constexpr bool sums_floats(ReduceOp op, ElementType type) { return op == ReduceOp::kSum && is_floating(type); }
 
-/// Whether a switch that adds integers takes it: sums of all types but float64 and bool; of these but int64 also the
-/// minimum and maximum.
+/// Whether an integer switch takes it: sums of all types but float64 and bool; minimum and maximum of the same types
+/// but int64.
 bool integer_can(ReduceOp op, ElementType type);
-/// Whether it is taken where all contributions are kept as they are, in memory or by an exact aggregator: everything
-/// but bitwise operations on floats. Of bools SUM, MAX and OR are one operation, and so are PRODUCT, MIN and AND:
-/// whoever calls chooses kOr and kAnd.
+/// Whether it is taken in memory and by exact aggregators, which keep all contributions: everything but bitwise
+/// operations on floats. On bools SUM and MAX are OR, PRODUCT and MIN are AND: the caller passes kOr and kAnd.
 bool exact_can(ReduceOp op, ElementType type);
 
 }  // namespace switchml

@@ -1,4 +1,4 @@
-// Secrets: tokens that one side shows and the other one knows.
+// Secrets: tokens that one side shows and the other side knows.
 #pragma once
 
 #include <string>
@@ -7,11 +7,11 @@
 
 namespace switchml {
 
-/// Whether a setting's value is one: no text shows it.
+/// Whether a setting's value is a secret, which no text shows.
 inline bool is_secret(const std::string& setting) { return setting == "controller_token"; }
 
-/// Whether `shown` is the secret, in a time that depends on the length of `shown` alone: who guesses learns nothing
-/// about where a guess goes wrong.
+/// Whether `shown` is the secret, in a time that depends on the length of `shown` alone: it does not tell how much of
+/// a guess is right.
 inline bool same_secret(const std::string& secret, const std::string& shown) {
   unsigned difference = secret.size() == shown.size() ? 0 : 1;
   for (size_t i = 0; i < shown.size(); ++i) {
@@ -21,7 +21,7 @@ inline bool same_secret(const std::string& secret, const std::string& shown) {
   return difference == 0;
 }
 
-/// Whether the text can travel in a header, as a secret must: printable ASCII without spaces, at least one character.
+/// Whether the text can be sent in a header, as secrets are: printable ASCII without spaces, at least one character.
 inline bool printable_secret(const std::string& text) {
   for (const char c : text) {
     if (c <= ' ' || c > '~') return false;

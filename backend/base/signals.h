@@ -1,4 +1,4 @@
-// How our programs end: by SIGTERM or SIGINT, waited for by the main thread.
+// The programs end by SIGTERM or SIGINT, for which the main thread waits.
 #pragma once
 
 #include <pthread.h>
@@ -7,8 +7,8 @@
 
 namespace switchml {
 
-/// Blocks the two in this thread and those it will start, so that only sigwait() and its like see them. Call it before
-/// any thread exists; returns the set to wait for.
+/// Blocks the two signals in this thread and those it will start, so that only sigwait() and its like see them. Call it
+/// before any thread exists; returns the set to wait for.
 inline sigset_t block_end_signals() {
   sigset_t set;
   sigemptyset(&set);

@@ -43,7 +43,7 @@ class [[nodiscard]] Status {
   std::string message_;
 };
 
-/// A Status where there is no way to return one. Whoever makes a session turns it into one again.
+/// A Status where there is no way to return one. The opening of a session catches it.
 class StatusError : public std::runtime_error {
  public:
   explicit StatusError(Status status) : std::runtime_error(status.message()), status_(std::move(status)) {}

@@ -1,4 +1,4 @@
-// Threads, and what is said where the system gives none.
+// Starting threads, and the error where the system gives none.
 #pragma once
 
 #include <functional>
@@ -9,7 +9,7 @@
 
 namespace switchml {
 
-/// Names what the thread was to do and the limits that may have been reached.
+/// The message names the thread's purpose and the limits that may have been reached.
 class NoThread : public StatusError {
  public:
   explicit NoThread(const std::string& purpose);

@@ -16,7 +16,7 @@
 #include "c10d/gloo_store.h"
 #include "c10d/shared_tensors.h"
 #include "c10d/store_rendezvous.h"
-#include "quant/kernels.h"
+#include "kernels/kernels.h"
 #include "socket/address.h"
 #include "store/store_exchange.h"
 
@@ -127,8 +127,8 @@ Statistics read_statistics(const Session& session, Engine& engine) {
   const SessionParameters parameters = session.parameters();
   result.switch_address = session.switch_names();
   result.address = address_of(session);
-  result.transport = session.transport();
-  result.precision = session.precision();
+  result.transport = session.abilities().transport;
+  result.precision = session.abilities().precision;
   result.payload_bytes = parameters.payload_bytes;
   result.slots = parameters.slots;
   result.job_shards = parameters.shards;
@@ -412,7 +412,7 @@ Statistics ProcessGroupSwitchML::statistics() const {
   // The same keys in a group of one.
   result.worker.emplace("without_switch", 0);
   WorkerCounters{}.for_each([&](const CounterInfo& info, uint64_t value) { result.worker.emplace(info.name, value); });
-  result.kernels = quant::kernels().name;
+  result.kernels = switchml::kernels().name;
   return result;
 }
 

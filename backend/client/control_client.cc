@@ -13,7 +13,7 @@ namespace {
 
 constexpr Duration kFirstPatience = milliseconds(50);
 constexpr Duration kMostPatience = seconds(1);
-constexpr int kMostProofs = 8;  // an address may change while a worker joins, but not each time
+constexpr int kMostProofs = 8;  // An address may change while a worker joins, but not each time.
 
 }  // namespace
 
@@ -50,7 +50,7 @@ Result<wire::Reply> ControlClient::ask_to_join(const wire::Membership& member, i
   return exchange(wire::Request::kJoin, build, deadline);
 }
 
-// A join that goes both ways: each transport learns what it must know of the other.
+// A join that connects queue pairs: each end gets the other's introduction.
 Result<wire::Reply> ControlClient::ask_to_meet(const wire::Membership& member, int shard, Time deadline) {
   const auto own = transport_.queue_pairs()->queue_pair_for(switch_);
   if (!own.ok()) return own.status();
@@ -69,7 +69,7 @@ Status ControlClient::close(const wire::Membership& member, Time deadline) {
   return over ? Status{} : refusal(reply.value());
 }
 
-// That a switch speaks another version is said without a checksum. Of one such reply damage may be the reason. [CTL-9]
+// A reply of another version has no checksum: a single one may be damaged, so the request is repeated. [CTL-9]
 Result<wire::Reply> ControlClient::exchange(wire::Request type, const Build& build, Time deadline) {
   auto reply = ask(type, build, deadline);
   const bool is_other = reply.ok() && reply->status == wire::ReplyStatus::kBadVersion;
@@ -80,7 +80,7 @@ Result<wire::Reply> ControlClient::ask(wire::Request type, const Build& build, T
   uint8_t frame[wire::kMaxControlBytes];
   const size_t size = build(++request_id_, frame);
   Duration patience = kFirstPatience;
-  const bool leaves = type == wire::Request::kClose;  // is soon over, and must not be left out
+  const bool leaves = type == wire::Request::kClose;  // A close is short, and must not be interrupted.
   Time now = monotonic_now();
   do {
     const TxFrame tx{frame, static_cast<uint32_t>(size), &switch_};
@@ -93,7 +93,7 @@ Result<wire::Reply> ControlClient::ask(wire::Request type, const Build& build, T
       transport_.wait(repeat - now);
       now = monotonic_now();
     }
-    // Nobody listening is no reason to give up before the deadline: the switch may be about to start.
+    // A closed port is no reason to give up before the deadline: the switch may be about to start.
     if (std::string error = transport_.take_error(); !error.empty()) socket_error_ = std::move(error);
     if (Status status = ended_ ? ended_() : Status(); !status.ok()) return status;
     patience = std::min(2 * patience, kMostPatience);

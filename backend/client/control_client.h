@@ -15,27 +15,27 @@ namespace switchml {
 
 class ControlClient {
  public:
-  /// Borrows the transport. `name` is how messages call the switch ("10.0.0.1:48879"). Frames that are no replies to
-  /// this client's request are discarded, so use it before an engine runs on the transport.
+  /// Borrows the transport. `name` is the switch's in messages ("10.0.0.1:48879"). Frames other than replies to this
+  /// client's request are discarded, so use it before an engine runs on the transport.
   ControlClient(Transport& transport, const Endpoint& switch_endpoint, std::string name);
 
-  /// An error of `ended`, which is asked a few times a second, ends an exchange.
+  /// Sets `ended`, which is called a few times a second: an error of it ends an exchange.
   void wait_while(std::function<Status()> ended) { ended_ = std::move(ended); }
 
-  // An error names the switch and says what to do: kUnavailable (no answer, or a refusal that depends on the switch's
-  // state), kMismatch (another protocol version), kInvalidArgument (it can never grant this).
+  // An error names the switch and the remedy: kUnavailable (no answer, or a refusal that depends on the switch's
+  // state), kMismatch (another protocol version), kInvalidArgument (never granted).
   Result<wire::OpenReply> open(const wire::Open& asked, Time deadline);
-  /// Whether the last open was refused for lack of what other jobs have, and may give back.
+  /// Whether the last open was refused for lack of resources that other jobs may release.
   bool lacked_room() const { return lacked_room_; }
-  /// `member.cookie` may be 0: what the switch asks for is shown at once.
+  /// `member.cookie` may be 0: the client obtains the cookie and repeats the join with it.
   Result<wire::JoinReply> join(const wire::Membership& member, int shard, Time deadline);
-  /// A session that is over already counts as closed.
+  /// Closes a session. Ok if it has ended already.
   Status close(const wire::Membership& member, Time deadline);
 
  private:
   Result<wire::Reply> ask_to_join(const wire::Membership& member, int shard, Time deadline);
   Result<wire::Reply> ask_to_meet(const wire::Membership& member, int shard, Time deadline);
-  /// Writes a request of this number, and returns its size.
+  /// Writes a request with this number, and returns its size.
   using Build = std::function<size_t(uint32_t request_id, uint8_t* out)>;
   Result<wire::Reply> exchange(wire::Request type, const Build& build, Time deadline);
   Result<wire::Reply> ask(wire::Request type, const Build& build, Time deadline);
@@ -48,7 +48,7 @@ class ControlClient {
   std::string name_;
   uint32_t request_id_;
   std::function<Status()> ended_;
-  std::string socket_error_;  // the last one
+  std::string socket_error_;  // The last one.
   bool lacked_room_ = false;
 };
 

@@ -1,4 +1,4 @@
-// What rank 0 asks of a controller (docs/controller.md). The way there is the caller's: sessions know no RPC.
+// Rank 0's requests to a controller (docs/controller.md), free of RPC, which Python implements.
 #pragma once
 
 #include <cstdint>
@@ -12,27 +12,27 @@
 
 namespace switchml {
 
-/// The network addresses of each rank's host, in order of ranks; literal, the preferred one first.
+/// The network addresses of each rank's host, literal, the preferred one first. Index: rank.
 using RankAddresses = std::vector<std::vector<std::string>>;
 
-/// Where ranks come for one share of their tensors, in order of ranks: "ADDRESS:PORT".
+/// The switches of one share of the tensors.
 struct LocatedShare {
   uint32_t weight = 1;
-  std::vector<std::string> switches;
-  uint64_t tree_id = 0;  // another planned tree has another one; 0: not planned
+  std::vector<std::string> switches;  // Rank -> "ADDRESS:PORT".
+  uint64_t tree_id = 0;               // Id of the planned tree; 0: not planned.
 };
 
 class ControllerClient {
  public:
   virtual ~ControllerClient() = default;
 
-  // Both answer by `deadline`. An error names the controller and says what to do: kUnavailable (no answer, or not now),
-  // kInvalidArgument (never).
+  // Both answer by `deadline`. An error names the controller and the remedy: kUnavailable (no answer, or not now),
+  // kInvalidArgument (never granted).
 
-  /// One share or several, each of which wants a session of its own.
+  /// One share or several, each for a session of its own.
   virtual Result<std::vector<LocatedShare>> locate(const RankAddresses& ranks, Time deadline) = 0;
-  /// Opens the session of a share for all ranks. `group` is its name, for people. `replaced`: the session that they
-  /// leave for it, which no quota counts; of job 0: none.
+  /// Opens the session of a share for all ranks. `group` is its name, for people. `replaced`: the session that it
+  /// replaces, which no quota counts; job 0: none.
   virtual Result<wire::OpenReply> open(const wire::Open& asked, const RankAddresses& ranks, size_t share,
                                        const std::string& group, const wire::Membership& replaced, Time deadline) = 0;
 };

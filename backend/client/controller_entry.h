@@ -1,4 +1,4 @@
-// The way into a session that a controller grants: where each rank's switch is, and the session itself.
+// The way into a session that a controller grants: the address of each rank's switch, and the session itself.
 #pragma once
 
 #include <memory>
@@ -10,19 +10,19 @@
 
 namespace switchml {
 
-/// What rank 0 of a group knows of its controller.
+/// Rank 0's access to the group's controller.
 struct ControllerEntry {
-  std::shared_ptr<ControllerClient> client;  // null: the group has none, or this is another rank
-  std::string address;                       // of the controller, for messages
+  std::shared_ptr<ControllerClient> client;  // Null: the group has none, or this is another rank.
+  std::string address;                       // The controller's, for messages.
   RankAddresses ranks;
 
-  /// For all ranks to read. Answers by `deadline`; a controller that counts ranks differently is kMismatch.
+  /// The switches, for all ranks to read. Returns by `deadline`. kMismatch: the controller has another number of ranks.
   Result<Blob> places(Time deadline) const;
 };
 
-/// Shares of those places, at least one.
+/// The number of shares in those places, at least one.
 Result<size_t> shares_of(const Blob& places);
-/// Where the switch of session->worker is for a share, its name, the share's weight and tree.
+/// Sets address and name of the switch of session->worker for a share, and the share's weight and tree.
 Status read_place(const Blob& places, size_t share, SessionParameters* session);
 
 }  // namespace switchml

@@ -18,7 +18,7 @@ Status bad_switch(const Config& config, const std::string& why) {
   return {Code::kInvalidArgument, "SWITCHML_SWITCH=" + quoted(config.switch_address) + " " + why};
 }
 
-// Also what is empty.
+// Splits at commas, and keeps empty items.
 std::vector<std::string> split(const std::string& text) {
   std::vector<std::string> items(1);
   for (const char c : text) {
@@ -143,15 +143,15 @@ Result<SwitchAddress> embedded_switch(const Config& config, const Endpoint& own,
   options.listen = own;
   options.softswitch.by_invitation = true;
   options.card_port = card_wish(config);
-  if (config.transport == "rdma") options.card = ServerOptions::Card::kMust;
-  if (may_take_rdma(config) && !one_host) options.card = ServerOptions::Card::kIfThereIsOne;
+  if (config.transport == "rdma") options.card = ServerOptions::CardUse::kMust;
+  if (may_take_rdma(config) && !one_host) options.card = ServerOptions::CardUse::kIfThereIsOne;
   auto started = SwitchServer::start(options);
   if (!started.ok()) return started.status();
   *server = std::move(started.value());
   SwitchAddress place;
   place.endpoint = (*server)->local();
   place.name = to_string(place.endpoint) + kEmbedded + std::to_string(rank) + " of " + group + ")";
-  place.client_key = random_bits() | 1U;  // not 0
+  place.client_key = random_bits() | 1U;  // Not 0.
   for (uint64_t i = 0; i < kInvitations; ++i) (*server)->invite(place.client_key + i);
   return place;
 }

@@ -1,4 +1,4 @@
-// Where rank 0 has its group find a switch: one that the user names, or one that it runs itself.
+// The switches of a group: those that the user names, or embedded ones.
 #pragma once
 
 #include <memory>
@@ -13,14 +13,14 @@
 
 namespace switchml {
 
-/// A switch, or an aggregator of some rank's host, as all ranks know it.
+/// A switch, or the aggregator in some rank's host, as all ranks know it.
 struct SwitchAddress {
   Endpoint endpoint;
-  std::string name;      // for messages
-  uint32_t weight = 1;   // of its share, where there are several
-  uint64_t tree_id = 0;  // Route::tree_id
-  int host = -1;         // of the group's, that it runs on; -1: none, or not known
-  /// The first of kInvitations client keys that it takes an open with, in a row; 0: any key.
+  std::string name;      // For messages.
+  uint32_t weight = 1;   // Weight of its share, if there are several.
+  uint64_t tree_id = 0;  // Route::tree_id.
+  int host = -1;         // The group's host that runs it; -1: none, or unknown.
+  /// The first of kInvitations consecutive client keys with which it grants opens; 0: any key.
   uint64_t client_key = 0;
 };
 inline constexpr uint64_t kInvitations = 16;
@@ -28,34 +28,34 @@ inline constexpr uint64_t kInvitations = 16;
 void write_switch_address(const SwitchAddress& place, Blob* blob);
 Result<SwitchAddress> read_switch_address(const Blob& blob);
 
-/// Whether sessions that are asked for without a controller are to be exact ones, where a switch can.
+/// Whether opens without a controller ask for exact sessions.
 bool wants_exact(const Config& config);
-/// Whether the settings leave it to us to take TCP to other hosts. A chip, and so a controller, knows UDP alone.
+/// Whether the settings allow TCP between hosts without naming it. Chips, and so controllers, know UDP alone.
 bool may_take_tcp(const Config& config);
-/// The same of a card.
+/// Whether the settings allow RDMA without naming it.
 bool may_take_rdma(const Config& config);
-/// Which one. Software that emulates one is slower than TCP, and is taken only where it is asked for.
+/// The card to take. Emulated ones are slower than TCP, and are taken only where SWITCHML_TRANSPORT is rdma.
 PortWish card_wish(const Config& config);
 
 /// The switches of SWITCHML_SWITCH: ADDRESS:PORT, or several of them with commas between, each perhaps with *WEIGHT.
-/// Errors: no such address, no port, a loopback address for ranks on several hosts, one address twice, a weight that is
-/// none, several switches for integers.
+/// Errors: no such address, port 0, a loopback address for ranks on several hosts, one address twice, a bad weight,
+/// several switches that are to add integers.
 Result<std::vector<SwitchAddress>> named_switches(const Config& config, bool one_host);
 
-/// Starts a switch in this process at the address `own`, which runs as long as `*server`, and says where it is. It
-/// serves nobody but those whose opens are announced to it: by SwitchServer::invite, as the keys of the place are
-/// already. `one_host`: all ranks are on this one. `group`, `rank`: how messages call it.
+/// Starts a switch in this process at the address `own`, which runs as long as `*server`, and returns its address. It
+/// grants only opens with keys that were announced by SwitchServer::invite, as those of the returned address are.
+/// `one_host`: all ranks are on this host. `group`, `rank`: for messages.
 Result<SwitchAddress> embedded_switch(const Config& config, const Endpoint& own, bool one_host,
                                       const std::string& group, int rank, std::unique_ptr<SwitchServer>* server);
-/// Whether messages call it as embedded_switch does.
+/// Whether the name is one of embedded_switch().
 bool is_embedded(const std::string& name);
 
-/// So many slots a switch gives a job that asks for no number, if it has them, for payloads up to that one.
+/// A switch's default number of slots, for payloads up to kMostPayloadForStreams.
 inline constexpr size_t kPresetSlots = 128;
 inline constexpr size_t kMostPayloadForStreams = 8192;
 
-/// Where an embedded switch has granted fewer slots than two streams take, or than half of the default, because the
-/// kernel has given its socket a receive buffer of only `queue_bytes`: what that costs and what helps. Else "".
+/// A warning with the remedy if an embedded switch grants fewer slots than two streams take, or than half of the
+/// default, because its socket has a receive buffer of only `queue_bytes`. Else "".
 std::string advice_on_slots(const wire::Open& asked, const wire::OpenReply& granted, size_t queue_bytes);
 
 }  // namespace switchml

@@ -30,7 +30,7 @@ Faults faults_of(const Config& config, int rank, int shard) {
     return it == values.end() ? otherwise : it->second;
   };
   Faults faults;
-  // Every socket has a fate of its own.
+  // Every socket has a seed of its own.
   faults.seed = static_cast<uint64_t>(value("seed", 1)) * 1000003U + static_cast<uint64_t>(rank) * 31U +
                 static_cast<uint64_t>(shard);
   faults.send_loss = value("send_loss", 0);
@@ -41,7 +41,7 @@ Faults faults_of(const Config& config, int rank, int shard) {
   return faults;
 }
 
-// A fourth of what a switch may be silent for by default: after an outage there is time for a new connection.
+// A fourth of the default failure timeout: after an outage there is time for a new connection.
 constexpr Duration kTcpStall = milliseconds(2500);
 
 UdpOptions udp_towards(const std::vector<Endpoint>& switches) {
@@ -67,7 +67,7 @@ Result<std::unique_ptr<Transport>> connect(const std::vector<Endpoint>& switches
     TcpOptions options;
     options.max_connections = switches.size();
     options.queue_bytes = kStreamQueueBytes;
-    options.all_queues_bytes = 0;  // our own slots bound it
+    options.all_queues_bytes = 0;  // This worker's slots bound it.
     options.stall = kTcpStall;
     return make_tcp_transport(options);
   }
@@ -158,7 +158,7 @@ void write_grant(const wire::OpenReply& granted, Blob* blob) {
   blob->set("lease_ms", granted.lease_ms);
 }
 
-// Three times in what a switch takes for silence where others need the room.
+// A third of the silence after which a switch may end a session to make room.
 constexpr Duration kMostSilence = seconds(5);  // [LEASE-5]
 
 Status read_grant(const Blob& blob, SessionParameters* session) {
@@ -222,7 +222,7 @@ void leave(const SessionParameters& session, Time deadline) {
 
 void leave(const std::vector<SessionParameters>& sessions, Time deadline) {
   for (size_t i = 0; i < sessions.size(); ++i) {
-    // One that is gone takes no more than its part of the time.
+    // A dead switch takes no more than its part of the time.
     const Time now = monotonic_now();
     leave(sessions[i], now + (deadline - now) / static_cast<Duration::rep>(sessions.size() - i));
   }

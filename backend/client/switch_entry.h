@@ -1,4 +1,4 @@
-// A rank's way into a session of a switch: when its group opens, and when it comes back to a switch that it had lost.
+// A rank's way into a session of a switch, both when its group opens and when it comes back to a lost switch.
 #pragma once
 
 #include <functional>
@@ -16,39 +16,38 @@ namespace switchml {
 
 using Transports = std::vector<std::unique_ptr<Transport>>;
 
-/// A link of its own, for control requests, over what carries frames to there: packets or TCP.
+/// A link for control requests, by UDP or by TCP as `to` says.
 Result<std::unique_ptr<Transport>> connect_to_switch(const Endpoint& to);
-/// How requests that need no queue pair reach a switch.
+/// The address for requests that need no queue pair.
 Endpoint for_requests(const Endpoint& place);
-/// Empty: this host has a card that can be used towards all these switches.
+/// The reason why this host has no card that reaches all these switches; empty: it has one.
 std::string why_no_rdma(const Config& config, const std::vector<Endpoint>& switches);
-/// One shard's link to all these switches, which one carrier reaches, with the faults that the settings ask for.
+/// One shard's link to all these switches, which have one carrier, with the faults of the settings.
 Result<std::unique_ptr<Transport>> connect_shard(const Config& config, int rank, int shard,
                                                  const std::vector<Endpoint>& switches);
-/// Whether sessions with several switches may move one by one: then each has links and threads of its own.
+/// Whether sessions may move from one switch to another alone: then each has links and threads of its own.
 bool sessions_move(const Config& config);
 /// A transport per switch and shard, switch after switch, not joined yet. Those of one shard belong to one thread
-/// (transport/shared_link.h), but where sessions_move(). At least one switch.
+/// (transport/shared_link.h), unless sessions_move(). At least one switch.
 Result<Transports> connect_shards(const Config& config, int rank, const std::vector<Endpoint>& switches);
 
-/// What an open says of how its members come.
 uint16_t open_flag_of(Carrier carrier);
-/// Asks for a session in which the streams of that one can go on.
+/// An open of a session in which the streams of `session` can go on.
 wire::Open open_like(const SessionParameters& session, uint64_t client_key);
-/// What a switch has granted, as rank 0 tells the others.
+/// Writes a switch's grant, for the other ranks.
 void write_grant(const wire::OpenReply& granted, Blob* blob);
-/// Reads it into `session`, whose shards and switch_name are set. kMismatch: no session that this version can use.
+/// Reads a grant into `session`, which has shards and switch_name. kMismatch: this version cannot use the session.
 Status read_grant(const Blob& blob, SessionParameters* session);
 
-/// Joins as that shard; returns by `deadline`, or soon after `ended`, if there is such, says why to.
+/// Joins with one shard; returns by `deadline`, or soon after `ended`, if given, returns an error.
 Status join_shard(Transport& transport, const SessionParameters& session, int shard, Time deadline,
                   std::function<Status()> ended = nullptr);
 
-/// Tells the switches of sessions that this worker has left; waits for their answers until `deadline`. Needs no engine
-/// and no transport.
+/// Closes this worker's membership in sessions; waits for the switches' answers until `deadline`. Needs no engine and
+/// no transport.
 void leave(const std::vector<SessionParameters>& sessions, Time deadline);
 constexpr Duration kLingerTime = seconds(2);
-/// Waits until a switch of this process has no session: others may still need answers to their last packets.
+/// Waits until a switch of this process has no session: other ranks may still need answers to their last packets.
 void await_leavers(const SwitchServer& server, Duration patience = kLingerTime);
 
 }  // namespace switchml

@@ -10,11 +10,11 @@ namespace switchml {
 
 namespace {
 
-// A busy host may be as late, and packets be lost.
+// Long enough for a busy host, and for lost packets.
 constexpr Duration kPatience = seconds(2);
 constexpr Duration kLastPatience = seconds(1);
 
-/// Every switch answers that, and nothing changes: no session has these numbers.
+/// Whether a switch answers a close of no session, which changes nothing.
 bool answers(Transport& link, const Endpoint& to, const std::string& name, Time until,
              const std::function<Status()>& ended) {
   ControlClient client(link, to, name);

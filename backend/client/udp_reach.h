@@ -1,4 +1,4 @@
-// Whether packets reach a switch that TCP reaches, before anything depends on it.
+// Finds out whether UDP reaches a switch that TCP reaches.
 #pragma once
 
 #include <functional>
@@ -8,9 +8,9 @@
 
 namespace switchml {
 
-/// That a switch answers over TCP alone: a packet is sent to it again and again, for two seconds, on `packets`; then a
-/// request over TCP; and if that is answered, packets for a second more. False where packets pass, and where nothing
-/// does. Returns by `deadline`, or soon after `ended` says why to. Blocks.
+/// Whether a switch answers over TCP alone. Repeats a request on `packets` for two seconds; then sends one over TCP; if
+/// that is answered, repeats it on `packets` for a second more. False where UDP passes, and where neither does. Returns
+/// by `deadline`, or soon after `ended` returns an error. Blocks.
 bool takes_tcp_alone(Transport& packets, const SwitchAddress& place, Time deadline,
                      const std::function<Status()>& ended = nullptr);
 

@@ -1,4 +1,4 @@
-// Control packets of workers: the very bytes that a software switch without a controller answers by itself.
+// Control packets of workers: the same bytes that a software switch without a controller answers by itself.
 #include <utility>
 
 #include "base/log.h"
@@ -13,12 +13,12 @@ using wire::ReplyStatus;
 
 namespace {
 
-/// The reply to `asked`, whose body is in `frame` where the status has one.
-PacketOut reply_to(const wire::Control& asked, ReplyStatus status, uint8_t* frame, const Place& to) {
+/// The reply to `asked`. If the status has a body, it is in `frame` already.
+PacketOut reply_to(const wire::Control& asked, ReplyStatus status, uint8_t* frame, const SwitchPort& to) {
   return {{frame, frame + wire::finish_reply(asked, status, frame)}, to};
 }
 
-/// Nobody waits for what becomes of it: a reply that is lost is asked for again.
+/// Sends a packet without awaiting a result: workers ask again for lost replies.
 void send(int at, PacketOut packet, Effects* out) {
   Work work;
   work.commands.emplace_back(at, std::move(packet));
@@ -27,7 +27,7 @@ void send(int at, PacketOut packet, Effects* out) {
 
 }  // namespace
 
-WorkerSet Sessions::Session::joined_ranks(int shards) const {
+WorkerSet Sessions::SessionRecord::joined_ranks(int shards) const {
   std::map<int, int> count;
   WorkerSet set;
   for (const auto& [member, how] : confirmed) {
@@ -36,14 +36,14 @@ WorkerSet Sessions::Session::joined_ranks(int shards) const {
   return set;
 }
 
-wire::JoinReply Sessions::Session::join_reply(const wire::Join& asked) const {
+wire::JoinReply Sessions::SessionRecord::join_reply(const wire::Join& asked) const {
   wire::JoinReply reply;
   reply.joined = static_cast<uint16_t>(confirmed.size());
   reply.cookie = asked.cookie;
   return reply;
 }
 
-void Sessions::packet_in(int at, const uint8_t* frame, size_t size, const Place& from, Time now, Effects* out) {
+void Sessions::packet_in(int at, const uint8_t* frame, size_t size, const SwitchPort& from, Time now, Effects* out) {
   ++counters_.requests;
   wire::ControlPacket packet;
   const wire::ParseError error = wire::parse_control(frame, size, wire::Kind::kRequest, &packet);
@@ -64,10 +64,10 @@ void Sessions::packet_in(int at, const uint8_t* frame, size_t size, const Place&
   if (status) send(at, reply_to(packet.control, *status, reply, from), out);
 }
 
-// Without a status the answer comes when the switches have done their part.
+// Without a status the answer follows when the switches have confirmed.
 std::optional<ReplyStatus> Sessions::answer_request(const Request& request, uint8_t* body, Effects* out) {
   switch (static_cast<wire::Request>(request.control.type)) {
-    case wire::Request::kOpen: return ReplyStatus::kControlled;  // a call says who asks and where the ranks are
+    case wire::Request::kOpen: return ReplyStatus::kControlled;  // Opens are calls.
     case wire::Request::kJoin: return join(request, std::nullopt, body, out);
     case wire::Request::kClose: return close(request, out);
     case wire::Request::kProbe: return probe(request, out);
@@ -78,11 +78,11 @@ std::optional<ReplyStatus> Sessions::answer_request(const Request& request, uint
 
 // ---- join ----
 
-bool Sessions::may_join_here(const Session& session, int rank, const Request& request) const {
+bool Sessions::may_join_here(const SessionRecord& session, int rank, const Request& request) const {
   const Attachment& place = session.ranks[static_cast<size_t>(rank)];
   if (place.at != request.at) return false;
   const int sender = worker_at(topology_, request.from.endpoint);
-  // Of a rank that comes to a switch further on, its own switch knows the port.
+  // Only the switch that a worker is attached to knows its port.
   const auto is_next = [&](int worker) {
     return topology_.workers[static_cast<size_t>(worker)].attached == request.at;
   };
@@ -92,7 +92,7 @@ bool Sessions::may_join_here(const Session& session, int rank, const Request& re
   return port == 0 || port == request.from.port;
 }
 
-// A join of a worker that has a queue pair for the shard. [MEET-1]
+// A join with a queue pair for the shard. [MEET-1]
 std::optional<ReplyStatus> Sessions::meet(const Request& request, uint8_t* body, Effects* out) {
   const wire::Join asked = wire::read_join(request.body);
   if (find({asked.job, asked.epoch}) == nullptr) return ReplyStatus::kUnknownSession;
@@ -103,8 +103,8 @@ std::optional<ReplyStatus> Sessions::meet(const Request& request, uint8_t* body,
   return join(request, Met{its, *pair}, body, out);
 }
 
-// The body of the reply to a join, or to a meet: with the switch's introduction. [MEET-2]
-void Sessions::write_joined(const Session& session, const Pending& pending, uint8_t* body) const {
+// Writes the body of the reply to a join, or to a meet: then with the switch's introduction. [MEET-2]
+void Sessions::write_joined(const SessionRecord& session, const Pending& pending, uint8_t* body) const {
   wire::write_join_reply(session.join_reply(pending.join), body);
   const auto& own = session.confirmed.at({pending.join.worker, pending.join.shard}).own;
   if (!pending.met || !own) return;
@@ -115,11 +115,11 @@ void Sessions::write_joined(const Session& session, const Pending& pending, uint
 std::optional<ReplyStatus> Sessions::join(const Request& request, const std::optional<Met>& met, uint8_t* body,
                                           Effects* out) {
   const wire::Join asked = wire::read_join(request.body);
-  Session* session = find({asked.job, asked.epoch});
+  SessionRecord* session = find({asked.job, asked.epoch});
   if (session == nullptr) return ReplyStatus::kUnknownSession;
   const std::pair<int, int> member{asked.worker, asked.shard};
   const bool here = asked.worker < session->ranks.size() && may_join_here(*session, asked.worker, request);
-  softswitch::SessionTable::Joined answer;
+  softswitch::JoinOutcome answer;
   answer.status = ReplyStatus::kNotMember;
   if (here) answer = table_.join(asked, request.from.endpoint, request.now);
   if (answer.status == ReplyStatus::kProveAddress) {
@@ -132,7 +132,7 @@ std::optional<ReplyStatus> Sessions::join(const Request& request, const std::opt
   }
   if (session->joining.count(member) != 0) return std::nullopt;
   const auto known = session->confirmed.find(member);
-  auto pending = request.pending(Pending::Kind::kJoin, session->id);
+  auto pending = request.pending(Pending::Cause::kJoin, session->id);
   pending->join = asked;
   pending->met = met;
   const auto pair = pending->pair();
@@ -148,7 +148,7 @@ std::optional<ReplyStatus> Sessions::join(const Request& request, const std::opt
 }
 
 void Sessions::joined(const Pending& pending, const std::vector<CommandResult>& results, Effects* out) {
-  Session* session = find(pending.id);
+  SessionRecord* session = find(pending.id);
   if (session == nullptr) return;
   const wire::Join& asked = pending.join;
   session->joining.erase({asked.worker, asked.shard});
@@ -157,7 +157,7 @@ void Sessions::joined(const Pending& pending, const std::vector<CommandResult>& 
                            << " cannot join at switch \"" << state(pending.at).name()
                            << "\": " << results.front().problem;
   }
-  // Without an answer the worker asks again. It may have left, or moved, meanwhile.
+  // Unanswered workers ask again. This one may have left, or moved, meanwhile.
   const bool still = table_.find(asked.job)->member(asked.worker, asked.shard) == pending.from.endpoint;
   if (results.empty() || !results.front().ok || !still) return;
   session->confirmed[{asked.worker, asked.shard}] = {pending.from, pending.pair(), results.front().pair};
@@ -171,7 +171,7 @@ void Sessions::joined(const Pending& pending, const std::vector<CommandResult>& 
 ReplyStatus Sessions::close(const Request& request, Effects* out) {
   const wire::Close asked = wire::read_close(request.body);
   const auto closed = table_.close(asked, request.now);
-  Session* session = find({asked.job, asked.epoch});
+  SessionRecord* session = find({asked.job, asked.epoch});
   if (closed.status != ReplyStatus::kOk || session == nullptr) return closed.status;
   for (int shard = 0; shard < kMaxShards; ++shard) session->confirmed.erase({asked.worker, shard});
   if (closed.last) {
@@ -185,7 +185,7 @@ ReplyStatus Sessions::close(const Request& request, Effects* out) {
 
 std::optional<ReplyStatus> Sessions::probe(const Request& request, Effects* out) {
   const wire::Probe asked = wire::read_probe(request.body);
-  Session* session = find({asked.job, asked.epoch});
+  SessionRecord* session = find({asked.job, asked.epoch});
   if (session == nullptr) return ReplyStatus::kUnknownSession;
   softswitch::SessionEntry& entry = *table_.find(asked.job, asked.epoch);
   if (asked.worker >= entry.workers() || !entry.speaks_for(asked.worker, request.from.endpoint)) {
@@ -194,7 +194,7 @@ std::optional<ReplyStatus> Sessions::probe(const Request& request, Effects* out)
   if (asked.slot >= entry.slots() || asked.seq == 0) return ReplyStatus::kBadRequest;
   entry.last_heard = request.now;
   if (!session->probing.insert(asked.worker).second) return std::nullopt;
-  auto pending = request.pending(Pending::Kind::kProbe, session->id);
+  auto pending = request.pending(Pending::Cause::kProbe, session->id);
   pending->probe = asked;
   for (const TreeNode& node : session->tree.nodes) {
     pending->commands.emplace_back(node.at, Contributors{session->id, asked.slot, asked.seq});
@@ -203,7 +203,7 @@ std::optional<ReplyStatus> Sessions::probe(const Request& request, Effects* out)
   return std::nullopt;
 }
 
-void Sessions::look_for_silence(const Pending& pending, const UseInTree& use, Session* session) {
+void Sessions::look_for_silence(const Pending& pending, const UseInTree& use, SessionRecord* session) {
   const wire::Probe& asked = pending.probe;
   const auto news =
       session->silent_paths.note(session->tree, use, asked.worker, {asked.slot, asked.seq}, pending.asked_at);
@@ -213,9 +213,9 @@ void Sessions::look_for_silence(const Pending& pending, const UseInTree& use, Se
   }
 }
 
-// A switch that does not answer leaves its ranks out: they are whom everybody waits for. One command per node.
+// Ranks of a switch that does not answer count as missing. One command per node.
 void Sessions::probed(const Pending& pending, const std::vector<CommandResult>& results, Effects* out) {
-  Session* session = find(pending.id);
+  SessionRecord* session = find(pending.id);
   if (session == nullptr) return;
   session->probing.erase(pending.probe.worker);
   UseInTree use(session->tree);

@@ -7,10 +7,10 @@ namespace switchml::controller {
 
 namespace {
 
-constexpr uint32_t kLeastNumber = 2;            // 0 and 1 are for the management of InfiniBand
-constexpr uint64_t kMappedV4 = 0xffff00000000;  // ::ffff:0.0.0.0
-constexpr uint64_t kLowerHalf = 0xffffffff;     // of an address: the switch puts the place's offset there
-constexpr size_t kSmallestMtu = 128;            // times 2 for each step from 1 on
+constexpr uint32_t kLeastNumber = 2;            // 0 and 1 are for the management of InfiniBand.
+constexpr uint64_t kMappedV4 = 0xffff00000000;  // ::ffff:0.0.0.0.
+constexpr uint64_t kLowerHalf = 0xffffffff;     // The switch puts the offset into this half of an address.
+constexpr size_t kSmallestMtu = 128;            // Doubled by each step from 1 on.
 
 uint8_t place_bits(size_t message_bytes) {
   uint8_t bits = 0;
@@ -18,7 +18,7 @@ uint8_t place_bits(size_t message_bytes) {
   return bits;
 }
 
-/// The lower half of the GID of an IPv4 address; 0 of any other.
+/// The lower half of the GID of an IPv4 address; 0 for other addresses.
 uint64_t gid_low_of(const Endpoint& endpoint) {
   const auto ip = ipv4_of(endpoint);
   return ip ? kMappedV4 | *ip : 0;

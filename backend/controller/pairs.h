@@ -1,4 +1,4 @@
-// Queue pairs of workers at switches that are the end of such: what an introduction says, and what is answered.
+// Unreliable queue pairs between workers and switches: introductions, read and written.
 #pragma once
 
 #include <optional>
@@ -9,11 +9,11 @@
 
 namespace switchml::controller {
 
-/// The worker's end, if the introduction is one that a switch can write to: of an unreliable pair, of the address that
-/// it came from, and with room for a message of `payload_bytes` in a packet and in a place. [RDMA-10]
+/// The worker's end, if a switch can write to it: the introduction is that of an unreliable pair and of the address
+/// that it came from, and a message of `payload_bytes` fits into a packet and into a place. [RDMA-10]
 std::optional<QueuePair> pair_of(const wire::Introduction& its, const Endpoint& from, size_t payload_bytes);
 
-/// What the worker has to know of the switch's end. `its`: the worker's own, which pair_of() has taken.
+/// The introduction of the switch's end. `its`: the worker's, which pair_of() has taken.
 wire::Introduction introduction_of(const QueuePair& own, const Endpoint& address, const wire::Introduction& its);
 
 }  // namespace switchml::controller

@@ -60,7 +60,7 @@ uint64_t PlannedShare::tree_id() const {
   return hash == 0 ? 1 : hash;
 }
 
-void keep_places(const Plan& before, Plan* next) {
+void keep_order(const Plan& before, Plan* next) {
   if (before.shares.size() != next->shares.size()) return;
   for (size_t i = 0; i < before.shares.size(); ++i) {
     if (next->shares[i].same_tree(before.shares[i])) continue;
@@ -95,7 +95,7 @@ std::vector<int> workers_of(const std::vector<Attachment>& ranks) {
   return workers;
 }
 
-std::vector<Attachment> places_in(const Plan& plan, size_t share, const std::vector<Attachment>& ranks) {
+std::vector<Attachment> attachments_in(const Plan& plan, size_t share, const std::vector<Attachment>& ranks) {
   const PlannedShare& planned = plan.shares[share];
   std::vector<Attachment> places = ranks;
   for (Attachment& place : places) {

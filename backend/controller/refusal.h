@@ -1,4 +1,4 @@
-// Why something is refused, and the sentence that says so: it names the thing, its value and what is allowed.
+// Refusals: the kind, and a message that names the thing, its value and the allowed values.
 #pragma once
 
 #include <string>
@@ -6,19 +6,19 @@
 namespace switchml::controller {
 
 enum class Why {
-  kInvalid,       // can never be granted
-  kExhausted,     // not now: slots, jobs, quota
-  kUnavailable,   // a switch does not answer
-  kNotFound,      // no such session (any more)
-  kPrecondition,  // another version of the protocol, or not in this order
+  kInvalid,       // Can never be granted.
+  kExhausted,     // Not now: slots, jobs, quota.
+  kUnavailable,   // A switch does not answer.
+  kNotFound,      // No such session (any more).
+  kPrecondition,  // Another version of the protocol, or not in this order.
 };
 
 struct Refusal {
   Why why = Why::kInvalid;
   std::string message;
-  // kExhausted: who holds what is missing. Both empty: every session holds some of it.
-  std::string owner{};    // its sessions: a quota
-  std::string switch_{};  // sessions at this one, by its name
+  // kExhausted: the sessions to end. Both empty: any session.
+  std::string owner{};    // A quota: this owner's sessions.
+  std::string switch_{};  // Sessions at the switch of this name.
 };
 
 }  // namespace switchml::controller

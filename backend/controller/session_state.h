@@ -1,4 +1,4 @@
-// The inside of Sessions: what it keeps of a session beside the table's entry, and of work under way.
+// The inside of Sessions: a session's state beside the table's entry, and work under way.
 #pragma once
 
 #include <map>
@@ -14,12 +14,12 @@
 
 namespace switchml::controller {
 
-struct Sessions::Session {
+struct Sessions::SessionRecord {
   /// A member as its switch knows it.
   struct Confirmed {
-    Place place;
-    std::optional<QueuePair> its;  // none: it sends datagrams
-    std::optional<QueuePair> own;  // the switch's end
+    SwitchPort place;
+    std::optional<QueuePair> its;  // None: it sends datagrams.
+    std::optional<QueuePair> own;  // The switch's end.
   };
 
   SessionId id;
@@ -29,39 +29,39 @@ struct Sessions::Session {
   std::vector<Attachment> ranks;
   size_t share = 0;
   bool installed = false;
-  std::vector<uint64_t> waiting;  // tickets of opens, until it is installed
-  /// Members by (rank, shard) as their switch has confirmed them.
+  std::vector<uint64_t> waiting;  // Tickets of opens, until it is installed.
+  /// (rank, shard) -> member as its switch has confirmed it.
   std::map<std::pair<int, int>, Confirmed> confirmed;
-  std::set<std::pair<int, int>> joining;  // the switch is being told
-  std::set<int> probing;                  // ranks whose probe is under way: repeats of it are dropped
+  std::set<std::pair<int, int>> joining;  // (rank, shard) with a SetMember under way.
+  std::set<int> probing;                  // Ranks with a probe under way: repeats of it are dropped.
   SilentPaths silent_paths;
 
-  /// Ranks whose every shard is confirmed.
+  /// Ranks with all their shards confirmed.
   WorkerSet joined_ranks(int shards) const;
-  /// To a join that has shown its cookie.
+  /// The reply to a join with the right cookie.
   wire::JoinReply join_reply(const wire::Join& asked) const;
 };
 
-/// Where a session's ranks come, and over which tree it goes.
+/// The switches of a session's ranks, and its tree.
 struct Sessions::Shape {
   std::vector<Attachment> ranks;
   Tree tree;
 };
 
-/// What a meet says beside a join.
+/// The fields of a meet beside those of a join.
 struct Sessions::Met {
   wire::Introduction introduction;
   QueuePair pair;
 };
 
 struct Sessions::Pending {
-  enum class Kind { kOpen, kJoin, kProbe, kRemove } kind = Kind::kRemove;
+  enum class Cause { kOpen, kJoin, kProbe, kRemove } cause = Cause::kRemove;
   SessionId id;
   std::vector<Command> commands;
   // ---- kJoin, kProbe: the request to answer ----
   int at = 0;
   wire::Control asked;
-  Place from;
+  SwitchPort from;
   wire::Join join;
   std::optional<Met> met;
   std::optional<QueuePair> pair() const { return met ? std::optional(met->pair) : std::nullopt; }
@@ -69,18 +69,18 @@ struct Sessions::Pending {
   Time asked_at{};
 };
 
-/// A control request, with what is known of where it came from.
+/// A control request, and its origin.
 struct Sessions::Request {
   int at = 0;
   wire::Control control;
-  const uint8_t* body = nullptr;  // of the type's length
-  Place from;
+  const uint8_t* body = nullptr;  // Has the type's length.
+  SwitchPort from;
   Time now{};
 
-  /// What has to be known of it when it can be answered.
-  std::unique_ptr<Pending> pending(Pending::Kind kind, SessionId id) const {
+  /// The record of this request until it is answered.
+  std::unique_ptr<Pending> pending(Pending::Cause cause, SessionId id) const {
     auto out = std::make_unique<Pending>();
-    out->kind = kind;
+    out->cause = cause;
     out->id = id;
     out->at = at;
     out->asked = control;

@@ -13,7 +13,7 @@ using wire::ReplyStatus;
 
 namespace {
 
-constexpr Duration kSleep = seconds(3);  // between two sweeps: the process was stopped
+constexpr Duration kSleep = seconds(3);  // A longer time between two sweeps means that the process was stopped.
 
 softswitch::SessionLimits table_limits(const Topology& topology, uint64_t seed) {
   softswitch::SessionLimits limits;
@@ -57,8 +57,8 @@ wire::Open wire_form(const OpenRequest& request) {
   return open;
 }
 
-// Windows that wait in one queue leave it in proportion to their sizes: a share has slots by its weight, all of them
-// together as many as were asked for.
+// Flows share a queue in proportion to their windows: a share gets slots by its weight, out of the requested number for
+// all shares.
 uint32_t slots_of_share(const Plan& plan, const OpenRequest& request) {
   const uint64_t of_shard = request.exact ? kLeastExactForBulk : kLeastSlotsForBulk;
   uint64_t weights = 0;
@@ -112,11 +112,11 @@ void Sessions::done(uint64_t work, const std::vector<CommandResult>& results, Ef
   const std::unique_ptr<Pending> pending = std::move(found->second);
   pending_.erase(found);
   note_removals(*pending, results);
-  switch (pending->kind) {
-    case Pending::Kind::kOpen: return opened(*pending, results, out);
-    case Pending::Kind::kJoin: return joined(*pending, results, out);
-    case Pending::Kind::kProbe: return probed(*pending, results, out);
-    case Pending::Kind::kRemove: return;
+  switch (pending->cause) {
+    case Pending::Cause::kOpen: return opened(*pending, results, out);
+    case Pending::Cause::kJoin: return joined(*pending, results, out);
+    case Pending::Cause::kProbe: return probed(*pending, results, out);
+    case Pending::Cause::kRemove: return;
   }
 }
 
@@ -148,29 +148,13 @@ void Sessions::open(const OpenRequest& request, uint64_t ticket, Time now, Effec
   out->answers.push_back(refusal_of(ticket, *refusal));
 }
 
-// The longest silent session that has some of what is missing. The others may be suspended, and go on later.
-std::optional<uint8_t> Sessions::to_make_room(const Refusal& refusal, Time now) const {
-  if (refusal.why != Why::kExhausted) return std::nullopt;
-  const auto has_some = [&](const Session& session) {
-    if (!refusal.owner.empty()) return session.owner == refusal.owner;
-    const auto& nodes = session.tree.nodes;
-    return refusal.switch_.empty() || std::any_of(nodes.begin(), nodes.end(), [&](const TreeNode& node) {
-             return state(node.at).name() == refusal.switch_;
-           });
-  };
-  for (const uint8_t job : table_.silent(now)) {  // [LEASE-4]
-    if (has_some(*sessions_.at(job))) return job;
-  }
-  return std::nullopt;
-}
-
 std::optional<Refusal> Sessions::try_open(const OpenRequest& request, uint64_t ticket, Time now, Effects* out) {
   if (auto refusal = check_values(request)) return refusal;
   if (table_.find_client(request.client_key) != nullptr) return find_opened(request, ticket, out);
   auto shape = shape_of(request);
   if (!shape.ok()) return Refusal{why_of(shape.status()), shape.status().message()};
   const Tree& tree = shape->tree;
-  // The owner's quota before what others hold: nobody makes room for an open that the quota forbids.
+  // The owner's quota comes first: no session makes room for an open that the quota forbids.
   const auto unfit = check_tree(request, tree);
   if (unfit && unfit->why != Why::kExhausted) return unfit;
   if (auto refusal = check_jobs(request)) return refusal;
@@ -178,11 +162,11 @@ std::optional<Refusal> Sessions::try_open(const OpenRequest& request, uint64_t t
 
   wire::Open wish = wire_form(request);
   const Plan* plan = plan_for(shape->ranks);
-  const bool moves = request.replaces.job != 0;  // it keeps its slots [MOVE-2]
+  const bool moves = request.replaces.job != 0;  // It keeps its slots. [MOVE-2]
   if (plan != nullptr && !moves) wish.slots = static_cast<uint16_t>(slots_of_share(*plan, request));
   const auto opened = table_.open(wish, limits(request, tree), now);
   if (opened.status != ReplyStatus::kOk) return refused(request, tree, opened.status, opened.refused_by);
-  auto session = std::make_unique<Session>();
+  auto session = std::make_unique<SessionRecord>();
   session->id = {opened.reply.job, opened.reply.epoch};
   session->group = request.group;
   session->owner = request.owner.name;
@@ -200,12 +184,12 @@ Result<Sessions::Shape> Sessions::shape_of(const OpenRequest& request) const {
   if (!attached.ok()) return attached.status();
   const Plan* plan = plan_for(attached.value());
   const size_t shares = plan == nullptr ? 1 : plan->shares.size();
-  if (request.share >= shares) {  // the plan was another one when the ranks asked where their switches are
+  if (request.share >= shares) {  // The plan has changed since the ranks called locate().
     return Status(Code::kUnavailable, "share " + std::to_string(request.share) + " of a plan of " +
                                           std::to_string(shares) + ": the plan has changed meanwhile");
   }
   if (plan != nullptr) {
-    std::vector<Attachment> places = places_in(*plan, request.share, attached.value());
+    std::vector<Attachment> places = attachments_in(*plan, request.share, attached.value());
     Tree tree = tree_of(plan->shares[request.share], places);
     return Shape{std::move(places), std::move(tree)};
   }
@@ -222,7 +206,7 @@ const Plan* Sessions::plan_for(const std::vector<Attachment>& ranks) const {
 std::optional<Refusal> Sessions::set_plan(Plan plan) {
   if (auto refusal = check_plan(topology_, plan)) return refusal;
   const auto before = plans_.find(plan.workers);
-  if (before != plans_.end()) keep_places(before->second, &plan);
+  if (before != plans_.end()) keep_order(before->second, &plan);
   if (plan.shares.empty()) {
     plans_.erase(plan.workers);
   } else {
@@ -231,8 +215,8 @@ std::optional<Refusal> Sessions::set_plan(Plan plan) {
   return std::nullopt;
 }
 
-Result<std::vector<LocatedShare>> Sessions::locate(const std::vector<std::vector<Endpoint>>& ranks) const {
-  std::vector<LocatedShare> shares;
+Result<std::vector<ShareLocation>> Sessions::locate(const std::vector<std::vector<Endpoint>>& ranks) const {
+  std::vector<ShareLocation> shares;
   OpenRequest asked;
   asked.ranks = ranks;
   const auto attached = attach(topology_, ranks);
@@ -251,7 +235,7 @@ Result<std::vector<LocatedShare>> Sessions::locate(const std::vector<std::vector
 
 std::optional<Refusal> Sessions::find_opened(const OpenRequest& request, uint64_t ticket, Effects* out) {
   const softswitch::SessionEntry& entry = *table_.find_client(request.client_key);
-  Session& session = *sessions_.at(entry.job());
+  SessionRecord& session = *sessions_.at(entry.job());
   const bool same = static_cast<uint32_t>(entry.workers()) == request.workers &&
                     static_cast<uint32_t>(entry.shards()) == request.shards && session.owner == request.owner.name;
   if (!same) {
@@ -266,119 +250,10 @@ std::optional<Refusal> Sessions::find_opened(const OpenRequest& request, uint64_
   return std::nullopt;
 }
 
-std::optional<Refusal> Sessions::check_tree(const OpenRequest& request, const Tree& tree) const {
-  for (const TreeNode& node : tree.nodes) {
-    Needs needs;
-    needs.sum = request.sum;
-    needs.max = request.max;
-    needs.tree = tree.nodes.size() > 1;
-    needs.pairs = request.pairs && !node.ranks.empty();
-    needs.members = tree.members(node).size();
-    needs.shards = request.shards;
-    needs.payload_bytes = request.payload_bytes;
-    if (auto refusal = state(node.at).check(needs)) return refusal;
-  }
-  return std::nullopt;
-}
-
-bool Sessions::counts(const Session& session, const OpenRequest& request) const {
-  if (session.owner != request.owner.name) return false;
-  const bool replaced = session.id.job == request.replaces.job && session.id.epoch == request.replaces.epoch;
-  return !replaced || table_.find(session.id.job)->granted().session_key != request.replaced_key;
-}
-
-std::optional<Refusal> Sessions::check_jobs(const OpenRequest& request) const {
-  const Owner& owner = request.owner;
-  if (owner.max_jobs == 0 || request.share != 0) return std::nullopt;
-  const auto own = [&](const auto& entry) { return entry.second->share == 0 && counts(*entry.second, request); };
-  const auto jobs = static_cast<size_t>(std::count_if(sessions_.begin(), sessions_.end(), own));
-  if (jobs < owner.max_jobs) return std::nullopt;
-  return Refusal{
-      Why::kExhausted,
-      "\"" + owner.name + "\" has " + std::to_string(jobs) + " jobs; max_jobs allows " + std::to_string(owner.max_jobs),
-      owner.name};
-}
-
-size_t Sessions::largest_page(const Tree& tree) const {
-  size_t page = 1;
-  for (const TreeNode& node : tree.nodes) {
-    const auto& can = state(node.at).capabilities();
-    if (can) page = std::max<size_t>(page, can->page_slots);
-  }
-  return page;
-}
-
-size_t Sessions::slots_beside(const OpenRequest& request) const {
-  size_t slots = 0;
-  for (const auto& [job, session] : sessions_) {
-    if (!counts(*session, request)) continue;
-    const size_t page = largest_page(session->tree);  // pages are given whole
-    slots += (static_cast<size_t>(table_.find(job)->slots()) + page - 1) / page * page;
-  }
-  return slots;
-}
-
-// Of the owner's quota, where there is one, as if it were a switch that may be short of slots alone; then of the tree's
-// switches in the order of its nodes; then of their uplinks (the root has none), which may be short of payload alone.
-std::vector<softswitch::GrantLimits> Sessions::limits(const OpenRequest& request, const Tree& tree) const {
-  std::vector<softswitch::GrantLimits> limits;
-  softswitch::GrantLimits plenty;
-  plenty.free_slot_memory_bytes = SIZE_MAX;
-  plenty.max_payload_bytes = kMaxPayloadBytes;
-  plenty.exact = true;
-  if (request.owner.max_slots != 0) {
-    const size_t page = largest_page(tree);
-    const size_t left = request.owner.max_slots - std::min(request.owner.max_slots, slots_beside(request));
-    limits.push_back(plenty);
-    limits.back().max_slots = left / page * page;
-  }
-  for (const TreeNode& node : tree.nodes) limits.push_back(state(node.at).limits(tree.members(node).size()));
-  for (size_t node = 1; node < tree.nodes.size(); ++node) {
-    limits.push_back(plenty);
-    limits.back().max_payload_bytes = uplink_payload(spec(tree.nodes[node]).address, tree.nodes[node].up);
-  }
-  return limits;
-}
-
-Refusal Sessions::refused(const OpenRequest& request, const Tree& tree, ReplyStatus status, size_t by) const {
-  if (status == ReplyStatus::kNoJobs) {
-    return {Why::kExhausted, "all " + std::to_string(kMaxJobs) + " job numbers of this controller are in use"};
-  }
-  const size_t quotas = request.owner.max_slots != 0 ? 1 : 0;
-  if (status == ReplyStatus::kNoSlots && by < quotas) {
-    return {Why::kExhausted,
-            "\"" + request.owner.name + "\" has " + std::to_string(slots_beside(request)) +
-                " slots; max_slots allows " + std::to_string(request.owner.max_slots),
-            request.owner.name};
-  }
-  by -= std::min(by, quotas);
-  if (status == ReplyStatus::kPayloadUnsupported && by >= tree.nodes.size()) {
-    const TreeNode& node = tree.nodes[by - tree.nodes.size() + 1];
-    const SwitchSpec& child = spec(node);
-    return {Why::kInvalid, "payload_bytes " + std::to_string(request.payload_bytes) + ": the uplink of switch \"" +
-                               child.name + "\" (mtu " + std::to_string(node.up.mtu) + ") takes up to " +
-                               std::to_string(uplink_payload(child.address, node.up)) +
-                               ", and the switches of this session have no such size in common"};
-  }
-  const SwitchState& at = state(tree.nodes[std::min(by, tree.nodes.size() - 1)].at);
-  if (status == ReplyStatus::kNoSlots) {
-    return {Why::kExhausted,
-            "switch \"" + at.name() + "\" has " + std::to_string(at.free_slots()) +
-                " slots left at its largest payload, too few for " + std::to_string(request.shards) +
-                " shards: use fewer, or end another job",
-            {},
-            at.name()};
-  }
-  return {Why::kInvalid, "payload_bytes " + std::to_string(request.payload_bytes) +
-                             ": the switches of this session have no size up to it in common; the first that takes "
-                             "none of the others' is \"" +
-                             at.name() + "\""};
-}
-
-// Removals that a switch has not confirmed come first: what they occupy may be what is given away now.
-void Sessions::install(Session* session, Effects* out) {
+// Removals that a switch has not confirmed come first: the new session may use their resources.
+void Sessions::install(SessionRecord* session, Effects* out) {
   auto pending = std::make_unique<Pending>();
-  pending->kind = Pending::Kind::kOpen;
+  pending->cause = Pending::Cause::kOpen;
   pending->id = session->id;
   for (const TreeNode& node : session->tree.nodes) {
     for (const auto& [job, epoch] : state(node.at).unconfirmed()) {
@@ -392,7 +267,7 @@ void Sessions::install(Session* session, Effects* out) {
   begin(std::move(pending), out);
 }
 
-Install Sessions::install_at(const Session& session, const TreeNode& node) {  // [TREE-1]
+Install Sessions::install_at(const SessionRecord& session, const TreeNode& node) {  // [TREE-1]
   const softswitch::SessionEntry& entry = *table_.find(session.id.job);
   Install install;
   install.id = session.id;
@@ -408,7 +283,7 @@ Install Sessions::install_at(const Session& session, const TreeNode& node) {  //
       install.members.size() * static_cast<size_t>(install.shards));
   if (node.parent == kNone) return install;
   const TreeNode& parent = session.tree.nodes[static_cast<size_t>(node.parent)];
-  Uplink uplink;
+  ParentLink uplink;
   uplink.worker = static_cast<uint32_t>(node.number);
   uplink.parent = {spec(parent).address, mac_of(parent), node.up.port};
   install.uplink = uplink;
@@ -420,7 +295,7 @@ std::string Sessions::mac_of(const TreeNode& node) const {
   return told.empty() ? spec(node).mac : told;
 }
 
-SetMember Sessions::child_of(const Session& session, const TreeNode& child) const {
+SetMember Sessions::child_of(const SessionRecord& session, const TreeNode& child) const {
   SetMember member;
   member.id = session.id;
   member.worker = static_cast<uint32_t>(child.number);
@@ -429,7 +304,7 @@ SetMember Sessions::child_of(const Session& session, const TreeNode& child) cons
   return member;
 }
 
-OpenAnswer Sessions::answer(const Session& session, uint64_t ticket) const {
+OpenAnswer Sessions::answer(const SessionRecord& session, uint64_t ticket) const {
   OpenAnswer answer;
   answer.ticket = ticket;
   answer.granted = table_.find(session.id.job)->granted();
@@ -440,8 +315,8 @@ OpenAnswer Sessions::answer(const Session& session, uint64_t ticket) const {
 }
 
 void Sessions::opened(const Pending& pending, const std::vector<CommandResult>& results, Effects* out) {
-  Session* session = find(pending.id);
-  if (session == nullptr) return;  // ended meanwhile, and its opener was told
+  SessionRecord* session = find(pending.id);
+  if (session == nullptr) return;  // Ended meanwhile, with an answer.
   for (size_t i = 0; i < results.size(); ++i) {
     if (results[i].ok) continue;
     ++counters_.sessions_lost;
@@ -458,7 +333,7 @@ void Sessions::opened(const Pending& pending, const std::vector<CommandResult>& 
 
 void Sessions::end(uint8_t job, const Refusal& why, Effects* out) {
   const auto found = sessions_.find(job);
-  const std::unique_ptr<Session> session = std::move(found->second);
+  const std::unique_ptr<SessionRecord> session = std::move(found->second);
   sessions_.erase(found);
   table_.end(job);
   for (const uint64_t ticket : session->waiting) out->answers.push_back(refusal_of(ticket, why));
@@ -488,7 +363,7 @@ bool Sessions::removing_at(int at) const {
   });
 }
 
-// A switch that did not answer when a session ended is told again once it does.
+// Repeats removals at switches that are connected again.
 void Sessions::repeat_removals(Effects* out) {
   for (int at = 0; at < static_cast<int>(switches_.size()); ++at) {
     if (!state(at).connected() || state(at).unconfirmed().empty() || removing_at(at)) continue;
@@ -500,8 +375,7 @@ void Sessions::repeat_removals(Effects* out) {
   }
 }
 
-// Silence counts only while it can be told from deafness: not while a switch of the session is out of reach, and not
-// while this process did not run.
+// Silence does not count while a switch of the session is out of reach, or while this process was stopped.
 void Sessions::excuse_deafness(Time now) {
   const bool slept = last_sweep_ && now - *last_sweep_ > kSleep;
   last_sweep_ = now;
@@ -533,7 +407,7 @@ std::optional<Refusal> Sessions::renew(SessionId id, uint64_t session_key, Time 
 }
 
 std::optional<Refusal> Sessions::close(SessionId id, uint64_t session_key, Effects* out) {
-  const Session* session = find(id);
+  const SessionRecord* session = find(id);
   if (session == nullptr) return std::nullopt;
   if (table_.find(id.job)->granted().session_key != session_key) {
     return Refusal{Why::kInvalid, "session_key: it is not that of job " + std::to_string(id.job) + ", epoch " +
@@ -544,7 +418,7 @@ std::optional<Refusal> Sessions::close(SessionId id, uint64_t session_key, Effec
   return std::nullopt;
 }
 
-Sessions::Session* Sessions::find(SessionId id) const {
+Sessions::SessionRecord* Sessions::find(SessionId id) const {
   const auto found = sessions_.find(id.job);
   return found != sessions_.end() && found->second->id.epoch == id.epoch ? found->second.get() : nullptr;
 }

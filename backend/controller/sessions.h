@@ -1,14 +1,14 @@
 // The controller's core: sessions over one or several switches. Events in (calls of workers, packets that arrived at
-// switches, what became of commands, time), effects out (commands for switches, answers). No I/O, no clock, no thread.
+// switches, results of commands, time), effects out (commands for switches, answers). No I/O, no clock, no thread.
 //
-// The rules of a session are those of the software switch, in the same code: softswitch::SessionTable and grant(). What
-// comes on top is the tree of switches, what each of them can do, and quotas.
+// The rules of a session are those of the software switch, in the same code: softswitch::SessionTable and grant(). The
+// tree of switches, their capabilities and quotas come on top.
 //
 //   open       chooses the tree, grants the least of its switches, installs the session on all of them, makes child
 //              switches members of their parents, and answers when all have confirmed.
-//   join       in band, through the switch: tells the switch where the worker is, and answers when it has confirmed.
-//              So a worker that is answered is known to the data plane.
-//   probe      asks every switch of the session, and finds paths between them over which nothing comes.
+//   join       in band, through the switch: tells the switch the worker's address, and answers when it has confirmed.
+//              So the data plane knows each worker that is answered.
+//   probe      asks every switch of the session, and finds silent paths between them.
 //   close      by the last worker, by call, by an expired lease or because a switch has forgotten the session:
 //              removes it from all its switches.
 //
@@ -34,51 +34,51 @@
 
 namespace switchml::controller {
 
-/// Who asks, and what they may have at a time. 0: no bound.
+/// A client, and its quotas. 0: no bound.
 struct Owner {
   std::string name;
   size_t max_jobs = 0;
   size_t max_slots = 0;
-  bool plans = false;  // may plan for all
+  bool plans = false;  // May set plans.
 };
 
 struct OpenRequest {
   uint32_t protocol_version = wire::kVersion;
   uint64_t client_key = 0;
-  std::string group;  // for people
+  std::string group;  // For people.
   uint32_t workers = 0;
   uint32_t shards = 0;
-  uint32_t slots = 0;  // of all shards together; 0: as many as suit
+  uint32_t slots = 0;  // All shards' together; 0: the default.
   uint32_t payload_bytes = 0;
   bool sum = true;
   bool max = true;
-  bool pairs = false;                        // ranks come by unreliable queue pairs
-  bool exact = false;                        // elements in their own type, where all switches can
-  std::vector<std::vector<Endpoint>> ranks;  // addresses of each
-  size_t share = 0;                          // of the plan for the ranks' workers
-  SessionId replaces;                        // which the ranks leave for this one, if it is one, of that key
+  bool pairs = false;                        // Ranks use unreliable queue pairs.
+  bool exact = false;                        // An exact session, if all switches can.
+  std::vector<std::vector<Endpoint>> ranks;  // Rank -> its addresses.
+  size_t share = 0;                          // Index in the plan for the ranks' workers.
+  SessionId replaces;                        // The session, with replaced_key, that the ranks leave for this one.
   uint64_t replaced_key = 0;
   Owner owner;
 };
 
-/// Where the ranks of a group come for one share of their tensors.
-struct LocatedShare {
+/// The switches of one share of a group's tensors.
+struct ShareLocation {
   uint32_t weight = 1;
-  std::vector<Endpoint> switches;  // by rank
-  uint64_t tree_id = 0;            // PlannedShare::tree_id(), or 0
+  std::vector<Endpoint> switches;  // Index: rank.
+  uint64_t tree_id = 0;            // PlannedShare::tree_id(), or 0.
 };
 
-/// What happened so far. For metrics.
+/// Counts of events, for metrics.
 struct ControllerCounters {
   uint64_t sessions_opened = 0;
   uint64_t opens_refused = 0;
-  uint64_t sessions_closed = 0;   // by their members
-  uint64_t sessions_expired = 0;  // nobody was heard for the lease
-  uint64_t sessions_lost = 0;     // a switch has forgotten them, or could not install them
-  uint64_t requests = 0;          // control packets that arrived at switches
+  uint64_t sessions_closed = 0;   // Closed by their members.
+  uint64_t sessions_expired = 0;  // No member was heard for the lease.
+  uint64_t sessions_lost = 0;     // A switch has forgotten them, or could not install them.
+  uint64_t requests = 0;          // Control packets that arrived at switches.
   uint64_t requests_malformed = 0;
   uint64_t joins_refused = 0;
-  uint64_t silent_paths = 0;  // paths between switches over which nothing came, once per session
+  uint64_t silent_paths = 0;  // Silent paths between switches, once per session.
 };
 
 struct SessionView {
@@ -86,11 +86,11 @@ struct SessionView {
   std::string group;
   std::string owner;
   int workers = 0;
-  WorkerSet joined;  // with all their shards
+  WorkerSet joined;  // Workers with all their shards.
   int slots = 0;
   size_t payload_bytes = 0;
   Duration lease_left{};
-  std::vector<int> switches;  // the root first
+  std::vector<int> switches;  // The root first.
   std::vector<SilentPath> silent_paths;
 };
 
@@ -106,26 +106,26 @@ class Sessions {
   /// The agent of switch `at` answers. Ends the sessions that the switch has forgotten.
   void switch_up(int at, const Capabilities& capabilities, Effects* out);
   void switch_down(int at, const std::string& problem);
-  /// Results of a work, one per command in its order.
+  /// Takes the results of a work, one per command in its order.
   void done(uint64_t work, const std::vector<CommandResult>& results, Effects* out);
 
   // ---- calls ----
-  /// From now on sessions of ranks on these workers, and on all of them, are opened as the plan says; without shares,
-  /// as the topology does. Sessions that there are stay as they are.
+  /// Sets the plan for later sessions of ranks on exactly these workers; a plan without shares restores the topology's
+  /// tree. Existing sessions stay as they are.
   std::optional<Refusal> set_plan(Plan plan);
-  /// One or several shares, each of which wants a session of its own.
-  Result<std::vector<LocatedShare>> locate(const std::vector<std::vector<Endpoint>>& ranks) const;
-  /// Answered once with `ticket`, now or after done(). A client key that is open already finds its session.
+  /// One or several shares, each for a session of its own.
+  Result<std::vector<ShareLocation>> locate(const std::vector<std::vector<Endpoint>>& ranks) const;
+  /// Answers once with `ticket`, now or after done(). A client key that is open already gets its session.
   void open(const OpenRequest& request, uint64_t ticket, Time now, Effects* out);
-  /// Null if renewed.
+  /// Extends the lease. None: done.
   std::optional<Refusal> renew(SessionId id, uint64_t session_key, Time now);
-  /// Ends the session for all; one that is over already is no error.
+  /// Ends the session for all; one that has ended already is no error.
   std::optional<Refusal> close(SessionId id, uint64_t session_key, Effects* out);
 
   // ---- packets and time ----
-  /// A control request that arrived at switch `at`. The frame may have any content.
-  void packet_in(int at, const uint8_t* frame, size_t size, const Place& from, Time now, Effects* out);
-  /// Ends sessions whose lease ran out. Call about once a second.
+  /// Takes a control request that arrived at switch `at`. The frame may have any content.
+  void packet_in(int at, const uint8_t* frame, size_t size, const SwitchPort& from, Time now, Effects* out);
+  /// Ends sessions with leases that ran out. Call about once a second.
   void sweep(Time now, Effects* out);
 
   const Topology& topology() const { return topology_; }
@@ -134,7 +134,7 @@ class Sessions {
   const ControllerCounters& counters() const { return counters_; }
 
  private:
-  struct Session;
+  struct SessionRecord;
   struct Met;
   struct Pending;
   struct Request;
@@ -147,20 +147,20 @@ class Sessions {
   const Plan* plan_for(const std::vector<Attachment>& ranks) const;
   std::optional<Refusal> find_opened(const OpenRequest& request, uint64_t ticket, Effects* out);
   std::optional<Refusal> check_tree(const OpenRequest& request, const Tree& tree) const;
-  /// Whether a session is one that its owner's quota counts, beside what is asked for.
-  bool counts(const Session& session, const OpenRequest& request) const;
+  /// Whether the owner's quota counts a session beside the requested one.
+  bool counts(const SessionRecord& session, const OpenRequest& request) const;
   std::optional<Refusal> check_jobs(const OpenRequest& request) const;
   std::vector<softswitch::GrantLimits> limits(const OpenRequest& request, const Tree& tree) const;
   size_t slots_beside(const OpenRequest& request) const;
   size_t largest_page(const Tree& tree) const;
   Refusal refused(const OpenRequest& request, const Tree& tree, wire::ReplyStatus status, size_t by) const;
-  void install(Session* session, Effects* out);
-  Install install_at(const Session& session, const TreeNode& node);
-  SetMember child_of(const Session& session, const TreeNode& child) const;
+  void install(SessionRecord* session, Effects* out);
+  Install install_at(const SessionRecord& session, const TreeNode& node);
+  SetMember child_of(const SessionRecord& session, const TreeNode& child) const;
   const SwitchSpec& spec(const TreeNode& node) const { return topology_.switches[static_cast<size_t>(node.at)]; }
   std::string mac_of(const TreeNode& node) const;
   std::vector<Endpoint> addresses_of(const std::vector<Attachment>& ranks) const;
-  OpenAnswer answer(const Session& session, uint64_t ticket) const;
+  OpenAnswer answer(const SessionRecord& session, uint64_t ticket) const;
   void opened(const Pending& pending, const std::vector<CommandResult>& results, Effects* out);
   void end(uint8_t job, const Refusal& why, Effects* out);
   void begin(std::unique_ptr<Pending> pending, Effects* out);
@@ -169,27 +169,27 @@ class Sessions {
   void repeat_removals(Effects* out);
   void expire(const std::vector<uint8_t>& jobs, Effects* out);
   void excuse_deafness(Time now);
-  Session* find(SessionId id) const;
+  SessionRecord* find(SessionId id) const;
 
   // ---- packets (packets.cc) ----
   std::optional<wire::ReplyStatus> answer_request(const Request& request, uint8_t* body, Effects* out);
   std::optional<wire::ReplyStatus> join(const Request& request, const std::optional<Met>& met, uint8_t* body,
                                         Effects* out);
   std::optional<wire::ReplyStatus> meet(const Request& request, uint8_t* body, Effects* out);
-  void write_joined(const Session& session, const Pending& pending, uint8_t* body) const;
+  void write_joined(const SessionRecord& session, const Pending& pending, uint8_t* body) const;
   wire::ReplyStatus close(const Request& request, Effects* out);
   std::optional<wire::ReplyStatus> probe(const Request& request, Effects* out);
-  bool may_join_here(const Session& session, int rank, const Request& request) const;
+  bool may_join_here(const SessionRecord& session, int rank, const Request& request) const;
   void joined(const Pending& pending, const std::vector<CommandResult>& results, Effects* out);
   void probed(const Pending& pending, const std::vector<CommandResult>& results, Effects* out);
-  void look_for_silence(const Pending& pending, const UseInTree& use, Session* session);
+  void look_for_silence(const Pending& pending, const UseInTree& use, SessionRecord* session);
 
   Topology topology_;
   std::vector<SwitchState> switches_;
   softswitch::SessionTable table_;
-  std::map<std::vector<int>, Plan> plans_;                // by workers
-  std::map<uint8_t, std::unique_ptr<Session>> sessions_;  // by job
-  std::map<uint64_t, std::unique_ptr<Pending>> pending_;  // by work
+  std::map<std::vector<int>, Plan> plans_;                      // Key: workers.
+  std::map<uint8_t, std::unique_ptr<SessionRecord>> sessions_;  // Key: job.
+  std::map<uint64_t, std::unique_ptr<Pending>> pending_;        // Key: Work::id.
   uint64_t last_work_ = 0;
   std::optional<Time> last_sweep_;
   ControllerCounters counters_;

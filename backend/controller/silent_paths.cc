@@ -9,8 +9,8 @@ namespace switchml::controller {
 
 namespace {
 
-constexpr Duration kApart = milliseconds(200);  // a repeated aggregate has arrived by then, unless it was lost again
-constexpr Duration kLately = seconds(5);        // workers that wait probe once a second
+constexpr Duration kApart = milliseconds(200);  // A repeated aggregate has arrived by then, unless it was lost again.
+constexpr Duration kLately = seconds(5);        // Workers that wait probe once a second.
 
 SilentPath path_of(const Tree& tree, size_t node, SlotUseName use) {
   const TreeNode& child = tree.nodes[node];
@@ -51,16 +51,16 @@ std::vector<size_t> UseInTree::held_up() const {
 
 // [TREE-10]
 WorkerSet UseInTree::contributed() const {
-  std::vector<bool> stuck(tree_.nodes.size(), false);  // here or above
+  std::vector<bool> stuck(tree_.nodes.size(), false);  // Stuck here or above.
   WorkerSet set;
-  for (size_t node = 0; node < tree_.nodes.size(); ++node) {  // parents come first
+  for (size_t node = 0; node < tree_.nodes.size(); ++node) {  // Parents come first.
     const TreeNode& entry = tree_.nodes[node];
-    // What has not been aggregated here waits for others, wherever a path above is broken.
+    // A use that is not aggregated here waits for other ranks, whatever the paths above.
     if (entry.parent != kNone && aggregated(node)) {
       stuck[node] = held_up(node) || stuck[static_cast<size_t>(entry.parent)];
     }
     for (const int rank : entry.ranks) {
-      // A child switch is a member too, under the number of one of its ranks: not that rank's own contribution.
+      // A child switch is a member too, under the number of one of its ranks, which belongs to another node.
       if (!stuck[node] && known_[node].members.test(rank)) set.insert(rank);
     }
   }

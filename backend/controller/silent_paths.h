@@ -1,5 +1,5 @@
-// Where a use of a slot gets stuck in a tree of switches: a switch that has aggregated it, and a parent that has
-// nothing of it. Its ranks have done their part, and yet everybody waits for them.
+// Finds paths in a tree of switches that lose a use of a slot: a switch has aggregated it, and its parent has nothing
+// of it, so that all ranks wait although none is late.
 #pragma once
 
 #include <cstdint>
@@ -21,17 +21,16 @@ struct SlotUseName {
   friend bool operator==(const SlotUseName& a, const SlotUseName& b) { return a.slot == b.slot && a.seq == b.seq; }
 };
 
-/// What the switches of a tree have of one use. `tree` is borrowed.
+/// The switches' states of one use. `tree` is borrowed.
 class UseInTree {
  public:
   explicit UseInTree(const Tree& tree) : tree_(tree), known_(tree.nodes.size()) {}
 
-  /// A node's answer; one that gave none has nothing, and accuses nobody below it.
+  /// Sets a node's answer. A node without one has nothing, and suspects no path below it.
   void answered(size_t node, const std::vector<uint32_t>& members);
-  /// Ranks whose contribution is at their switch and, where that one has aggregated the use, on the whole way up as far
-  /// as it is aggregated.
+  /// Ranks that their switch has heard, and that are not below a stuck aggregate.
   WorkerSet contributed() const;
-  /// Nodes that have aggregated the use, and whose parent answered that it has nothing of it.
+  /// Nodes that have aggregated the use, with parents that answered that they have nothing of it.
   std::vector<size_t> held_up() const;
   /// Whether a node has aggregated the use, and its parent has it. Precondition: the node is not the root.
   bool passed_on(size_t node) const;
@@ -45,23 +44,23 @@ class UseInTree {
   bool held_up(size_t node) const;
 
   const Tree& tree_;
-  std::vector<Known> known_;  // by node
+  std::vector<Known> known_;  // Index: node.
 };
 
-/// A path of a session over which nothing comes.
+/// A path of a session that loses packets.
 struct SilentPath {
-  int from = kNone;  // switches: indices into Topology::switches
+  int from = kNone;  // Both are indices into Topology::switches.
   int to = kNone;
   SlotUseName use;
 };
 
-/// The suspicions of one session. An aggregate may simply be under way, or was lost and comes again: a path is silent
-/// if one rank's probes of the same use find it so twice, some time apart.
+/// The suspicions of one session. An aggregate may be under way, or lost once: a path is silent if one rank's probes of
+/// the same use find it so twice, some time apart.
 class SilentPaths {
  public:
-  /// What a probe of `rank`, asked at `now`, has found. Returns paths that are found silent for the first time.
+  /// Takes the findings of a probe of `rank` at `now`. Returns paths that are silent for the first time.
   std::vector<SilentPath> note(const Tree& tree, const UseInTree& found, int rank, SlotUseName use, Time now);
-  /// Those found so lately: nobody probes any more once things go on.
+  /// Paths found silent lately: probes end when the collective goes on.
   std::vector<SilentPath> now_silent(const Tree& tree, Time now) const;
 
  private:
@@ -72,10 +71,10 @@ class SilentPaths {
   struct Silence {
     SlotUseName use;
     Time confirmed{};
-    bool over = false;  // kept, so that it is told once
+    bool over = false;  // Kept, so that it is reported once.
   };
-  std::map<std::pair<size_t, int>, Suspicion> suspicions_;  // by node and rank
-  std::map<size_t, Silence> silent_;                        // by node
+  std::map<std::pair<size_t, int>, Suspicion> suspicions_;  // Key: node, rank.
+  std::map<size_t, Silence> silent_;                        // Key: node.
 };
 
 /// The sentence for people; names both switches and their addresses.

@@ -1,4 +1,4 @@
-// One switch as the controller knows it: what it can do, whether it answers, and what of it is given away.
+// One switch as the controller knows it: its capabilities, its connection, and the resources in use.
 #pragma once
 
 #include <cstdint>
@@ -14,38 +14,38 @@
 
 namespace switchml::controller {
 
-/// What a switch's agent says.
+/// The capabilities that a switch's agent reports.
 struct Capabilities {
-  std::string kind;       // "software", "bmv2", "tofino"
-  uint64_t instance = 0;  // another one: it has forgotten its sessions
+  std::string kind;       // "software", "bmv2", "tofino".
+  uint64_t instance = 0;  // A new number means that it has forgotten its sessions.
   uint32_t protocol_version = 0;
-  std::vector<size_t> payloads;  // sizes in bytes that it takes, ascending
-  bool any_payload = false;      // every allowed size up to the largest of them
+  std::vector<size_t> payloads;  // Supported sizes in bytes, ascending.
+  bool any_payload = false;      // Every allowed size up to the largest of them.
   bool whole_chunks = false;
-  size_t members = 0;  // of one session, at most
-  size_t jobs = 0;     // at most
+  size_t members = 0;  // Most members of one session.
+  size_t jobs = 0;     // Most jobs.
   bool sum = false;
   bool max = false;
   bool trees = false;
-  size_t pages = 0;  // 0: slots come from memory_bytes
+  size_t pages = 0;  // 0: slots come from memory_bytes.
   size_t page_slots = 0;
   uint64_t memory_bytes = 0;
   size_t receive_buffer_bytes = 0;
   std::string mac;
-  size_t places = 0;   // of members of all sessions together, one for each shard of each; 0: no bound
-  bool pairs = false;  // is the end of unreliable queue pairs
-  bool exact = false;  // keeps contributions, and reduces elements of any type
+  size_t places = 0;   // Most (member, shard) pairs of all sessions together; 0: no bound.
+  bool pairs = false;  // The end of unreliable queue pairs.
+  bool exact = false;  // Keeps contributions, and reduces elements of any type.
 };
 
-/// What a session needs of a switch.
+/// A session's requirements of a switch.
 struct Needs {
   bool sum = true;
   bool max = true;
-  bool tree = false;   // the session spans several switches
-  bool pairs = false;  // ranks come to this switch by unreliable queue pairs
-  size_t members = 1;  // at this switch
+  bool tree = false;   // The session spans several switches.
+  bool pairs = false;  // Ranks at this switch use unreliable queue pairs.
+  size_t members = 1;  // Members at this switch.
   size_t shards = 1;
-  size_t payload_bytes = 0;  // at most; the switch must take some size up to it
+  size_t payload_bytes = 0;  // The switch must take some size up to it.
 };
 
 class SwitchState {
@@ -54,30 +54,29 @@ class SwitchState {
 
   const std::string& name() const { return name_; }
   bool connected() const { return connected_; }
-  /// Why it is not connected, or why it cannot be used although it is; empty if there is nothing to say.
+  /// Why it is not connected, or cannot be used although it is; empty: neither.
   const std::string& problem() const { return problem_; }
-  /// As the switch said last; nothing before it has been connected.
+  /// The last report; none before it has been connected.
   const std::optional<Capabilities>& capabilities() const { return capabilities_; }
 
-  /// The agent answers. True if it has forgotten what was installed since it answered last.
+  /// Notes that the agent answers. True if the switch has forgotten its sessions since it answered last.
   bool connect(const Capabilities& capabilities);
   void disconnect(const std::string& problem);
 
-  /// The reason why it cannot serve a session now, or ever; none if only slots may be missing.
+  /// The reason why it cannot serve a session now, or ever; none if at most slots are missing.
   std::optional<Refusal> check(const Needs& needs) const;
-  /// For grant(). Precondition: connected once.
+  /// The limits for grant(). Precondition: connected once.
   softswitch::GrantLimits limits(size_t members) const;
-  /// Slots that a session of the largest payload could have now; 0 if it was never connected.
+  /// Free slots of the largest payload; 0 if it was never connected.
   size_t free_slots() const;
   size_t jobs() const { return taken_.size(); }
 
-  /// Gives slots, and places for its members, to a job, within limits() and check(); returns the pages, if there are
-  /// pages.
+  /// Allocates slots, and places for its members, to a job, within limits() and check(); returns the pages, if there
+  /// are pages.
   std::vector<uint32_t> take(uint8_t job, uint32_t epoch, int slots, size_t slot_bytes, size_t places);
-  /// The session is over: what it had is free as soon as its removal, which must precede whatever is installed next, is
-  /// carried out.
+  /// Frees the resources of a session that has ended. Its removal must be carried out before the next installation.
   void release(uint8_t job);
-  /// Sessions (job, epoch) whose removal the switch has not confirmed.
+  /// Sessions (job, epoch) with removals that the switch has not confirmed.
   const std::set<std::pair<uint8_t, uint32_t>>& unconfirmed() const { return unconfirmed_; }
   void removed(uint8_t job, uint32_t epoch);
 
@@ -96,7 +95,7 @@ class SwitchState {
   bool connected_ = false;
   std::string problem_ = "it has not been reached yet";
   std::optional<Capabilities> capabilities_;
-  std::map<uint8_t, Taken> taken_;  // by job
+  std::map<uint8_t, Taken> taken_;  // Key: job.
   std::set<std::pair<uint8_t, uint32_t>> unconfirmed_;
   size_t memory_in_use_ = 0;
   std::vector<bool> page_in_use_;

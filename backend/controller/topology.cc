@@ -16,7 +16,7 @@ int worker_at(const Topology& topology, const Endpoint& address) {
   return kNone;
 }
 
-size_t uplink_payload(const Endpoint& address, const Link& link) {
+size_t uplink_payload(const Endpoint& address, const UplinkSpec& link) {
   const bool version6 = to_literal(address).find(':') != std::string::npos;
   const size_t ip = version6 ? 40 : 20;
   constexpr size_t kUdp = 8;

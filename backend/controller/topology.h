@@ -1,5 +1,5 @@
-// What there is: switches, how they hang together, and which worker is at which port. Values only; the file that they
-// come from is read in controllerd/topology_file.h.
+// The topology: switches, their trees, and workers with their ports. Values only; controllerd/topology_file.h reads
+// them from a file.
 #pragma once
 
 #include <cstddef>
@@ -12,59 +12,59 @@
 
 namespace switchml::controller {
 
-/// Where packets of a worker or a switch come from and go to, as a switch sees it. Endpoints are socket addresses.
-struct Place {
+/// The address of a worker or a switch, as another switch sees it.
+struct SwitchPort {
   Endpoint endpoint;
-  std::string mac;    // "02:00:00:00:00:01"; empty where the switch finds it
-  uint32_t port = 0;  // of the switch; 0: it finds the way
+  std::string mac;    // "02:00:00:00:00:01"; empty: the switch finds it.
+  uint32_t port = 0;  // The switch's own port; 0: the switch finds it.
 
-  friend bool operator==(const Place& a, const Place& b) {
+  friend bool operator==(const SwitchPort& a, const SwitchPort& b) {
     return a.endpoint == b.endpoint && a.mac == b.mac && a.port == b.port;
   }
 };
 
 inline constexpr int kNone = -1;
-inline constexpr size_t kUplinkMtu = 1500;  // unless the topology says otherwise: Ethernet's
+inline constexpr size_t kUplinkMtu = 1500;  // The default: Ethernet's.
 
-/// From a switch to its parent. Ports are 0 where switches find their way.
-struct Link {
-  uint32_t port = 0;            // own port towards the parent
-  uint32_t port_at_parent = 0;  // the parent's port towards this switch
-  size_t mtu = kUplinkMtu;      // bytes of an IP packet on the way
-  bool operator==(const Link& other) const {
+/// The link from a switch to its parent. Ports are 0 where switches find them.
+struct UplinkSpec {
+  uint32_t port = 0;            // Own port towards the parent.
+  uint32_t port_at_parent = 0;  // The parent's port towards this switch.
+  size_t mtu = kUplinkMtu;      // Most bytes of an IP packet.
+  bool operator==(const UplinkSpec& other) const {
     return port == other.port && port_at_parent == other.port_at_parent && mtu == other.mtu;
   }
 };
 
 struct SwitchSpec {
   std::string name;
-  std::string agent;        // ADDRESS:PORT where its agent takes gRPC
-  std::string agent_token;  // empty: none
-  Endpoint address;         // of packets
-  std::string mac;          // for switches that must be told one, if its agent tells none; empty: not known
-  int parent = kNone;       // index into Topology::switches
-  Link up;
+  std::string agent;        // ADDRESS:PORT of its agent, for gRPC.
+  std::string agent_token;  // Empty: none.
+  Endpoint address;         // The address for packets.
+  std::string mac;          // Used if its agent reports none; empty: unknown.
+  int parent = kNone;       // Index into Topology::switches.
+  UplinkSpec up;
 };
 
 struct WorkerSpec {
   std::string name;
-  std::vector<Endpoint> addresses;  // ports are ignored
-  int attached = kNone;             // index into Topology::switches
-  uint32_t port = 0;                // of that switch; 0: not known
-  std::string speed;                // "100G", for people; empty: not known
+  std::vector<Endpoint> addresses;  // Ports are ignored.
+  int attached = kNone;             // Index into Topology::switches.
+  uint32_t port = 0;                // Port of that switch; 0: unknown.
+  std::string speed;                // "100G", for people; empty: unknown.
 };
 
 struct Topology {
-  std::vector<SwitchSpec> switches;  // at least one; parents form no cycle
-  std::vector<WorkerSpec> workers;   // none: whoever comes is a worker of the only switch
+  std::vector<SwitchSpec> switches;  // At least one; parents form no cycle.
+  std::vector<WorkerSpec> workers;   // None: any host may be a worker of the only switch.
   Duration lease = std::chrono::minutes(30);
 };
 
-/// The worker that has this address, whatever the port; kNone if there is none.
+/// The worker with this address, whatever the port, or kNone.
 int worker_at(const Topology& topology, const Endpoint& address);
 
-/// The largest payload of a packet that crosses the link of a switch with that address whole, in bytes.
-size_t uplink_payload(const Endpoint& address, const Link& link);
+/// The largest payload, in bytes, that crosses the uplink of a switch with this address unfragmented.
+size_t uplink_payload(const Endpoint& address, const UplinkSpec& link);
 
 /// Switches from this one up to its root, both included.
 std::vector<int> path_to_root(const Topology& topology, int from);

@@ -20,9 +20,9 @@ controller::OpenAnswer shutting_down() {
   return answer;
 }
 
-/// Results of a work whose parts run on several links. Each part writes its own places; the last one reports.
-struct Collector {
-  Collector(size_t commands, size_t parts) : results(commands), open_parts(parts) {}
+/// The results of a work that several links share. Each part writes its own elements; the last one reports.
+struct WorkResults {
+  WorkResults(size_t commands, size_t parts) : results(commands), open_parts(parts) {}
   std::vector<controller::CommandResult> results;
   std::atomic<size_t> open_parts;
 };
@@ -34,7 +34,7 @@ Dispatcher::Dispatcher(const controller::Topology& topology, uint64_t seed,
     : lease_(topology.lease), credentials_(credentials), core_(topology, seed) {}
 
 void Dispatcher::connect() {
-  // A link reports as soon as it exists; the lock keeps its events waiting until all links are there.
+  // A link reports as soon as it exists; the lock holds its events back until all links exist.
   const std::lock_guard<std::mutex> lock(mutex_);
   const controller::Topology& topology = core_.topology();
   for (size_t i = 0; i < topology.switches.size(); ++i) {
@@ -61,7 +61,7 @@ Dispatcher::~Dispatcher() {
     const std::lock_guard<std::mutex> lock(mutex_);
     links.swap(links_);
   }
-  links.clear();  // joins threads that may be about to report
+  links.clear();  // Joins threads that may be about to report.
 }
 
 void Dispatcher::handle(const std::function<void(controller::Effects*)>& event) {
@@ -72,17 +72,17 @@ void Dispatcher::handle(const std::function<void(controller::Effects*)>& event) 
   for (const controller::Work& work : effects.works) begin(work);
   for (const controller::OpenAnswer& answer : effects.answers) {
     const auto found = waiting_.find(answer.ticket);
-    if (found == waiting_.end()) continue;  // its caller has given up
+    if (found == waiting_.end()) continue;  // Its caller has given up.
     found->second->set_value(answer);
     waiting_.erase(found);
   }
 }
 
-// Only queues: called with the lock held, so that works reach the links in the core's order.
+// Called with the lock held, so that works reach the links in the core's order; only queues them.
 void Dispatcher::begin(const controller::Work& work) {
   std::map<int, std::vector<size_t>> parts;
   for (size_t i = 0; i < work.commands.size(); ++i) parts[work.commands[i].at].push_back(i);
-  const auto collector = std::make_shared<Collector>(work.commands.size(), parts.size());
+  const auto collector = std::make_shared<WorkResults>(work.commands.size(), parts.size());
   for (const auto& [at, indices] : parts) {
     std::vector<controller::Command> commands;
     for (const size_t index : indices) commands.push_back(work.commands[index]);
@@ -130,7 +130,7 @@ controller::OpenAnswer Dispatcher::open(const controller::OpenRequest& request) 
   return late;
 }
 
-Result<std::vector<controller::LocatedShare>> Dispatcher::locate(const std::vector<std::vector<Endpoint>>& ranks) {
+Result<std::vector<controller::ShareLocation>> Dispatcher::locate(const std::vector<std::vector<Endpoint>>& ranks) {
   const std::lock_guard<std::mutex> lock(mutex_);
   return core_.locate(ranks);
 }
@@ -195,7 +195,7 @@ void Dispatcher::switch_down(int at, const std::string& problem) {
   handle([&](controller::Effects*) { core_.switch_down(at, problem); });
 }
 
-void Dispatcher::packet_in(int at, const std::string& payload, const controller::Place& from) {
+void Dispatcher::packet_in(int at, const std::string& payload, const controller::SwitchPort& from) {
   handle([&](controller::Effects* out) {
     core_.packet_in(at, reinterpret_cast<const uint8_t*>(payload.data()), payload.size(), from, monotonic_now(), out);
   });

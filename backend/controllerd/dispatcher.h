@@ -1,5 +1,5 @@
-// The core, the links to the switches and the clock, put together: events go into the core one at a time, and what the
-// core wants done goes to the links' queues. No lock is held while a switch is called.
+// Joins the core, the links to the switches and the clock: events go into the core one at a time, and the core's
+// commands go to the links' queues. No lock is held while a switch is called.
 #pragma once
 
 #include <condition_variable>
@@ -18,11 +18,11 @@
 
 namespace switchml {
 
-/// A switch as people and metrics see it.
+/// A switch as state and metrics show it.
 struct SwitchView {
   std::string name;
   Endpoint address;
-  std::string parent;  // name, or empty
+  std::string parent;  // Its name, or empty.
   bool connected = false;
   std::string problem;
   std::optional<controller::Capabilities> capabilities;
@@ -34,22 +34,22 @@ class Dispatcher : private SwitchEvents {
   Dispatcher(const controller::Topology& topology, uint64_t seed,
              const std::shared_ptr<grpc::ChannelCredentials>& credentials);
   ~Dispatcher() override;
-  /// Connects to all switches, in the background. A controller that never gets so far leaves them alone. Once.
+  /// Connects to all switches, in the background, which resets them. Once.
   void connect();
-  /// Refuses opens that wait, and those to come; cancels what switches are being asked, and tells them nothing more.
+  /// Refuses opens, waiting and later ones; cancels the calls to switches, and makes no more.
   void stop();
 
   // All of these are thread-safe.
   /// Waits for the switches, 10 s at most.
   controller::OpenAnswer open(const controller::OpenRequest& request);
-  Result<std::vector<controller::LocatedShare>> locate(const std::vector<std::vector<Endpoint>>& ranks);
+  Result<std::vector<controller::ShareLocation>> locate(const std::vector<std::vector<Endpoint>>& ranks);
   std::optional<controller::Refusal> set_plan(controller::Plan plan);
   std::optional<controller::Refusal> renew(controller::SessionId id, uint64_t session_key);
   std::optional<controller::Refusal> close(controller::SessionId id, uint64_t session_key);
   std::vector<controller::SessionView> sessions();
   std::vector<SwitchView> switches();
   controller::ControllerCounters counters();
-  /// Asks switch `at`; a second at most.
+  /// Asks switch `at`; takes a second at most.
   grpc::Status switch_counters(int at, v1::CountersReply* reply);
   Duration lease() const { return lease_; }
   /// Never changes.
@@ -58,22 +58,22 @@ class Dispatcher : private SwitchEvents {
  private:
   void switch_up(int at, const controller::Capabilities& capabilities) override;
   void switch_down(int at, const std::string& problem) override;
-  void packet_in(int at, const std::string& payload, const controller::Place& from) override;
+  void packet_in(int at, const std::string& payload, const controller::SwitchPort& from) override;
 
-  /// Runs `event` on the core and sees to its effects.
+  /// Runs `event` on the core, then its effects.
   void handle(const std::function<void(controller::Effects*)>& event);
   void begin(const controller::Work& work);
   void sweep();
 
   const Duration lease_;
   const std::shared_ptr<grpc::ChannelCredentials> credentials_;
-  std::mutex mutex_;  // of what follows
+  std::mutex mutex_;  // Guards the members below.
   controller::Sessions core_;
-  std::map<uint64_t, std::shared_ptr<std::promise<controller::OpenAnswer>>> waiting_;  // by ticket
+  std::map<uint64_t, std::shared_ptr<std::promise<controller::OpenAnswer>>> waiting_;  // Key: ticket.
   uint64_t last_ticket_ = 0;
   bool stop_ = false;
   std::condition_variable stopped_;
-  std::vector<std::unique_ptr<SwitchLink>> links_;  // complete before any work can be begun
+  std::vector<std::unique_ptr<SwitchLink>> links_;  // Complete before any work can be begun.
   std::thread sweeper_;
 };
 

@@ -3,16 +3,10 @@
 #include <fcntl.h>
 #include <sys/socket.h>
 
-#include <condition_variable>
-#include <deque>
-#include <mutex>
-#include <thread>
 #include <utility>
-#include <vector>
 
 #include "base/thread.h"
 #include "socket/address.h"
-#include "transport/guarded_listener.h"
 #include "transport/tcp_socket.h"
 
 namespace switchml {
@@ -21,12 +15,12 @@ namespace {
 
 constexpr size_t kMostHeadBytes = 8192;
 
-/// With a connection that neither says nor takes anything.
+/// Bounds the time that an idle connection may take.
 void set_patience(int fd) {
   const timeval patience{std::chrono::duration_cast<seconds>(GuardedListener::kPatience).count(), 0};
   ::setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
   ::setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof patience);
-  ::fcntl(fd, F_SETFL, 0);  // it blocks
+  ::fcntl(fd, F_SETFL, 0);  // Makes it block.
 }
 
 /// The head of a request; empty: there is none.
@@ -54,82 +48,70 @@ std::string response(const std::string& status, const std::string& type, const s
          "\r\nConnection: close\r\n\r\n" + body;
 }
 
-class ThreadedHttpServer final : public HttpServer {
- public:
-  ThreadedHttpServer(std::unique_ptr<GuardedListener> listener, Page page)
-      : page_(std::move(page)), listener_(std::move(listener)) {
-    try {
-      for (size_t i = 0; i < kConnections; ++i) threads_.push_back(make_thread("an HTTP server", [this] { run(); }));
-      listener_->start("HTTP at " + local(), {kConnections, kFromAddress}, [this](Fd connection) {
-        const std::lock_guard<std::mutex> lock(mutex_);
-        waiting_.push_back(std::move(connection));
-        changed_.notify_one();
-      });
-    } catch (const NoThread&) {
-      stop();
-      throw;
-    }
-  }
-  ~ThreadedHttpServer() override { stop(); }
-  std::string local() const override { return to_string(listener_->local()); }
-
- private:
-  void stop() {
-    listener_->stop();
-    listener_->cut();
-    {
-      const std::lock_guard<std::mutex> lock(mutex_);
-      ended_ = true;
-      changed_.notify_all();
-    }
-    for (std::thread& thread : threads_) thread.join();
-  }
-
-  void run() {
-    for (Fd connection; take(&connection); end_tcp(std::move(connection))) answer(connection.get());
-  }
-
-  bool take(Fd* out) {
-    std::unique_lock<std::mutex> lock(mutex_);
-    changed_.wait(lock, [this] { return ended_ || !waiting_.empty(); });
-    if (ended_) return false;
-    *out = std::move(waiting_.front());
-    waiting_.pop_front();
-    return true;
-  }
-
-  void answer(int fd) {
-    set_patience(fd);
-    const std::string head = read_head(fd);
-    if (head.empty()) return;
-    if (head.rfind("GET " + page_.path + " ", 0) != 0) {
-      return write_all(fd, response("404 Not Found", "text/plain", "GET " + page_.path + "\n"));
-    }
-    write_all(fd, response("200 OK", page_.type, text()));
-  }
-
-  std::string text() {
-    const std::lock_guard<std::mutex> lock(page_mutex_);
-    return page_.text();
-  }
-
-  const Page page_;
-  std::mutex page_mutex_, mutex_;
-  std::condition_variable changed_;
-  std::deque<Fd> waiting_;
-  bool ended_ = false;
-  std::vector<std::thread> threads_;
-  std::unique_ptr<GuardedListener> listener_;
-};
-
 }  // namespace
+
+HttpServer::HttpServer(std::unique_ptr<GuardedListener> listener, Page page)
+    : page_(std::move(page)), listener_(std::move(listener)) {
+  try {
+    for (size_t i = 0; i < kConnections; ++i) threads_.push_back(make_thread("an HTTP server", [this] { run(); }));
+    listener_->start("HTTP at " + local(), {kConnections, kFromAddress}, [this](Fd connection) {
+      const std::lock_guard<std::mutex> lock(mutex_);
+      waiting_.push_back(std::move(connection));
+      changed_.notify_one();
+    });
+  } catch (const NoThread&) {
+    stop();
+    throw;
+  }
+}
+
+HttpServer::~HttpServer() { stop(); }
+std::string HttpServer::local() const { return to_string(listener_->local()); }
+
+void HttpServer::stop() {
+  listener_->stop();
+  listener_->cut();
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    ended_ = true;
+    changed_.notify_all();
+  }
+  for (std::thread& thread : threads_) thread.join();
+}
+
+void HttpServer::run() {
+  for (Fd connection; take(&connection); end_tcp(std::move(connection))) answer(connection.get());
+}
+
+bool HttpServer::take(Fd* out) {
+  std::unique_lock<std::mutex> lock(mutex_);
+  changed_.wait(lock, [this] { return ended_ || !waiting_.empty(); });
+  if (ended_) return false;
+  *out = std::move(waiting_.front());
+  waiting_.pop_front();
+  return true;
+}
+
+void HttpServer::answer(int fd) {
+  set_patience(fd);
+  const std::string head = read_head(fd);
+  if (head.empty()) return;
+  if (head.rfind("GET " + page_.path + " ", 0) != 0) {
+    return write_all(fd, response("404 Not Found", "text/plain", "GET " + page_.path + "\n"));
+  }
+  write_all(fd, response("200 OK", page_.type, text()));
+}
+
+std::string HttpServer::text() {
+  const std::lock_guard<std::mutex> lock(page_mutex_);
+  return page_.text();
+}
 
 Result<std::unique_ptr<HttpServer>> HttpServer::start(const std::string& what, const std::string& address, Page page) {
   auto listener = GuardedListener::open(address, what);
   if (!listener.ok()) return listener.status();
   try {
-    return std::unique_ptr<HttpServer>(
-        std::make_unique<ThreadedHttpServer>(std::move(listener.value()), std::move(page)));
+    return std::unique_ptr<HttpServer>(new HttpServer(std::move(listener.value()), std::move(page)));
   } catch (const NoThread& none) {
     return none.status();
   }

@@ -1,30 +1,54 @@
-// The little of HTTP that a monitoring system needs: GET of one path.
+// HTTP for monitoring systems: GET of one path.
 #pragma once
 
+#include <condition_variable>
+#include <deque>
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <string>
+#include <thread>
+#include <vector>
 
 #include "base/status.h"
+#include "transport/guarded_listener.h"
 
 namespace switchml {
 
 class HttpServer {
  public:
-  static constexpr size_t kConnections = 8;  // a thread each
+  static constexpr size_t kConnections = 8;  // Each has a thread.
   static constexpr size_t kFromAddress = 4;
 
   struct Page {
-    std::string path;  // "/metrics"; all others are not found
-    std::string type;  // of its content
+    std::string path;  // "/metrics"; other paths are not found.
+    std::string type;  // The content's type.
     /// Called by one thread at a time, for each request.
     std::function<std::string()> text;
   };
-  /// Serves until destroyed. `address`: ADDRESS:PORT of the option `what`, which an error names.
+  /// Serves until destroyed. `address`: ADDRESS:PORT of the option `what`, for errors.
   static Result<std::unique_ptr<HttpServer>> start(const std::string& what, const std::string& address, Page page);
-  virtual ~HttpServer() = default;
+  ~HttpServer();
+  HttpServer(const HttpServer&) = delete;
+  HttpServer& operator=(const HttpServer&) = delete;
   /// ADDRESS:PORT, with the real port.
-  virtual std::string local() const = 0;
+  std::string local() const;
+
+ private:
+  HttpServer(std::unique_ptr<GuardedListener> listener, Page page);
+  void stop();
+  void run();
+  bool take(Fd* out);
+  void answer(int fd);
+  std::string text();
+
+  const Page page_;
+  std::mutex page_mutex_, mutex_;
+  std::condition_variable changed_;
+  std::deque<Fd> waiting_;
+  bool ended_ = false;
+  std::vector<std::thread> threads_;
+  std::unique_ptr<GuardedListener> listener_;
 };
 
 }  // namespace switchml

@@ -3,8 +3,8 @@
 #include <cstdlib>
 
 #include "base/signals.h"
-#include "controllerd/options.h"
-#include "controllerd/server.h"
+#include "controllerd/controller_options.h"
+#include "controllerd/controller_server.h"
 #include "controllerd/state_text.h"
 
 namespace switchml {
@@ -34,7 +34,7 @@ int serve(const ControllerCommand& command) {
 }
 
 int run(int argc, char** argv) {
-  setenv("GRPC_VERBOSITY", "NONE", 0);  // its failures are told in our own words
+  setenv("GRPC_VERBOSITY", "NONE", 0);  // The messages here replace gRPC's.
   const auto command = parse_controller_command(argc, argv);
   if (!command.ok()) return complain(command.status(), 2);
   if (command.value().help || command.value().version) {

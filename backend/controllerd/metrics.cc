@@ -5,8 +5,6 @@
 #include <prometheus/text_serializer.h>
 
 #include <map>
-
-#include "controllerd/http_server.h"
 #endif
 
 namespace switchml {
@@ -47,7 +45,7 @@ class Families {
   std::map<std::string, MetricFamily> families_;
 };
 
-/// A switch names its counters itself: only what Prometheus takes as a part of a name.
+/// Whether Prometheus takes a counter's name, which the switch has chosen.
 bool good_name(const std::string& name) {
   return !name.empty() && name.find_first_not_of("abcdefghijklmnopqrstuvwxyz0123456789_") == std::string::npos;
 }
@@ -119,29 +117,18 @@ class Collector {
   Dispatcher& dispatcher_;
 };
 
-class PrometheusMetrics : public Metrics {
- public:
-  explicit PrometheusMetrics(std::unique_ptr<HttpServer> server) : server_(std::move(server)) {}
-  std::string local() const override { return server_->local(); }
-
- private:
-  std::unique_ptr<HttpServer> server_;
-};
-
 }  // namespace
 
-Result<std::unique_ptr<Metrics>> Metrics::serve(const std::string& address, Dispatcher& dispatcher) {
+Result<std::unique_ptr<HttpServer>> serve_metrics(const std::string& address, Dispatcher& dispatcher) {
   HttpServer::Page page{"/metrics", "text/plain; version=0.0.4; charset=utf-8", [&dispatcher] {
                           return prometheus::TextSerializer().Serialize(Collector(dispatcher).collect());
                         }};
-  auto server = HttpServer::start("--metrics", address, std::move(page));
-  if (!server.ok()) return server.status();
-  return std::unique_ptr<Metrics>(std::make_unique<PrometheusMetrics>(std::move(server.value())));
+  return HttpServer::start("--metrics", address, std::move(page));
 }
 
 #else
 
-Result<std::unique_ptr<Metrics>> Metrics::serve(const std::string& address, Dispatcher&) {
+Result<std::unique_ptr<HttpServer>> serve_metrics(const std::string& address, Dispatcher&) {
   return Status(Code::kUnsupported,
                 "--metrics=\"" + address + "\": this build has no metrics; install prometheus-cpp-dev and build again");
 }

@@ -6,17 +6,12 @@
 
 #include "base/status.h"
 #include "controllerd/dispatcher.h"
+#include "controllerd/http_server.h"
 
 namespace switchml {
 
-class Metrics {
- public:
-  /// Serves until destroyed. `dispatcher` must outlive it. kUnavailable: the address cannot be had; kUnsupported: built
-  /// without prometheus-cpp.
-  static Result<std::unique_ptr<Metrics>> serve(const std::string& address, Dispatcher& dispatcher);
-  virtual ~Metrics() = default;
-  /// ADDRESS:PORT, with the real port.
-  virtual std::string local() const = 0;
-};
+/// Serves until destroyed. `dispatcher` must outlive it. kUnavailable: the address cannot be had; kUnsupported: built
+/// without prometheus-cpp.
+Result<std::unique_ptr<HttpServer>> serve_metrics(const std::string& address, Dispatcher& dispatcher);
 
 }  // namespace switchml

@@ -11,7 +11,7 @@ namespace {
 using controller::kNone;
 using controller::PlannedShare;
 
-/// Where something of this name is in a list of things that have one; kNone: nowhere.
+/// The index of the element with this name, or kNone.
 template <typename List, typename NameOf>
 int number_of(const List& list, const std::string& name, const NameOf& name_of) {
   const auto found = std::find_if(list.begin(), list.end(), [&](const auto& each) { return name_of(each) == name; });

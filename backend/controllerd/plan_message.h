@@ -7,7 +7,7 @@
 
 namespace switchml {
 
-/// kInvalidArgument names what the topology does not have.
+/// kInvalidArgument names a switch or worker that the topology does not have.
 Result<controller::Plan> plan_of(const v1::SetPlanRequest& message, const controller::Topology& topology);
 
 }  // namespace switchml

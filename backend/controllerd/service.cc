@@ -2,8 +2,8 @@
 
 #include "base/limits.h"
 #include "base/log.h"
-#include "controllerd/places.h"
 #include "controllerd/plan_message.h"
+#include "controllerd/port_message.h"
 #include "socket/address.h"
 
 namespace switchml {
@@ -15,7 +15,7 @@ constexpr int kMostAddresses = 16;
 grpc::Status invalid(const std::string& message) { return {grpc::StatusCode::INVALID_ARGUMENT, message}; }
 
 grpc::Status operations_of(const v1::OpenRequest& message, controller::OpenRequest* out) {
-  if (message.operations_size() == 0) return grpc::Status::OK;  // all of them
+  if (message.operations_size() == 0) return grpc::Status::OK;  // All operations.
   out->sum = out->max = false;
   for (const int operation : message.operations()) {
     if (operation != v1::SUM && operation != v1::MAX) {
@@ -27,14 +27,14 @@ grpc::Status operations_of(const v1::OpenRequest& message, controller::OpenReque
   return grpc::Status::OK;
 }
 
-/// It ends up in logs, on terminals and in metrics.
+/// Checks a group's name, which logs, terminals and metrics show.
 grpc::Status check_group(const std::string& group) {
   std::string shown;
   bool good = true;
   for (size_t i = 0; i < group.size(); ++i) {
     const auto byte = static_cast<unsigned char>(group[i]);
     const auto before = static_cast<unsigned char>(i == 0 ? 0 : group[i - 1]);
-    const bool upper = before == 0xc2 && byte >= 0x80 && byte < 0xa0;  // UTF-8 of U+0080 to U+009F
+    const bool upper = before == 0xc2 && byte >= 0x80 && byte < 0xa0;  // UTF-8 of U+0080 to U+009F.
     const bool control = byte < 0x20 || byte == 0x7f || upper;
     good &= !control;
     shown += control ? '?' : group[i];
@@ -43,7 +43,7 @@ grpc::Status check_group(const std::string& group) {
   return invalid("group \"" + shown + "\" has control characters (shown as ?): allowed are all others");
 }
 
-// Of an OpenRequest or a LocateRequest.
+// Reads the addresses of an OpenRequest or a LocateRequest.
 template <typename Message>
 grpc::Status addresses_of(const Message& message, std::vector<std::vector<Endpoint>>* out) {
   for (int rank = 0; rank < message.ranks_size(); ++rank) {
@@ -149,7 +149,7 @@ grpc::Status request_of(const v1::OpenRequest& message, controller::OpenRequest*
   out->pairs = message.queue_pairs();
   out->exact = message.exact();
   out->share = message.share();
-  if (message.replaces().job() <= UINT8_MAX) {  // of another number there is none
+  if (message.replaces().job() <= UINT8_MAX) {  // No session has another job number.
     out->replaces = {static_cast<uint8_t>(message.replaces().job()), message.replaces().epoch()};
     out->replaced_key = message.replaces().session_key();
   }
@@ -185,7 +185,7 @@ grpc::Status ControllerService::Locate(grpc::ServerContext* context, const v1::L
   if (grpc::Status status = addresses_of(*request, &ranks); !status.ok()) return status;
   const auto shares = dispatcher_.locate(ranks);
   if (!shares.ok()) return invalid(shares.status().message());
-  for (const controller::LocatedShare& share : shares.value()) {
+  for (const controller::ShareLocation& share : shares.value()) {
     v1::LocatedShare& out = *reply->add_shares();
     out.set_weight(share.weight);
     out.set_tree_id(share.tree_id);
@@ -276,7 +276,7 @@ grpc::Status ControllerService::SetPlan(grpc::ServerContext* context, const v1::
 void ControllerService::add_counters(v1::StateReply* reply) {
   for (int at = 0; at < reply->switches_size(); ++at) {
     v1::CountersReply counters;
-    if (!dispatcher_.switch_counters(at, &counters).ok()) continue;  // its description says that it is not there
+    if (!dispatcher_.switch_counters(at, &counters).ok()) continue;  // Its description says that it is not connected.
     reply->mutable_switches(at)->mutable_counters()->Swap(counters.mutable_jobs());
   }
 }

@@ -1,4 +1,4 @@
-// The gRPC service `Controller`: who asks, what the message says, and the core's answer as a status.
+// The gRPC service `Controller`: authorizes the caller, reads the message, and answers with the core's status.
 #pragma once
 
 #include <grpcpp/grpcpp.h>
@@ -15,7 +15,7 @@ namespace switchml {
 
 class ControllerService final : public v1::Controller::Service {
  public:
-  /// Without tokens anybody may ask. `dispatcher` must outlive the service.
+  /// Without tokens all callers are allowed. `dispatcher` must outlive the service.
   ControllerService(Dispatcher& dispatcher, std::vector<Token> tokens)
       : dispatcher_(dispatcher), tokens_(std::move(tokens)) {}
 
@@ -30,7 +30,7 @@ class ControllerService final : public v1::Controller::Service {
                        v1::SetPlanReply* reply) override;
 
  private:
-  /// OK, and who it is; or UNAUTHENTICATED.
+  /// OK, and the token's owner; or UNAUTHENTICATED.
   grpc::Status authorize(const grpc::ServerContext& context, controller::Owner* owner) const;
   void add_counters(v1::StateReply* reply);
 
@@ -38,10 +38,9 @@ class ControllerService final : public v1::Controller::Service {
   const std::vector<Token> tokens_;
 };
 
-/// A refusal as gRPC says it.
 grpc::Status status_of(const controller::Refusal& refusal);
 
-/// What a message asks for; INVALID_ARGUMENT names the field, its value and what is allowed.
+/// Reads a message; INVALID_ARGUMENT names the field, its value and what is allowed.
 grpc::Status request_of(const v1::OpenRequest& message, controller::OpenRequest* out);
 
 }  // namespace switchml

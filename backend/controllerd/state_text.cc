@@ -14,7 +14,7 @@ namespace switchml {
 namespace {
 
 constexpr Duration kLimit = seconds(10);
-constexpr uint32_t kMostNamed = 8;  // ranks on a line
+constexpr uint32_t kMostNamed = 8;  // Ranks named on a line.
 
 size_t jobs_at(const std::string& name, const v1::StateReply& state) {
   return static_cast<size_t>(
@@ -33,7 +33,7 @@ std::string switch_line(const v1::SwitchDescription& view, size_t jobs) {
   return line + "\n";
 }
 
-/// " (not 1, 2)": whom everybody waits for.
+/// The ranks that have not joined: " (not 1, 2)".
 std::string missing_ranks(const v1::SessionState& view) {
   const std::set<uint32_t> joined(view.joined().begin(), view.joined().end());
   std::string text;
@@ -76,7 +76,7 @@ std::string counters_lines(const v1::SwitchState& view) {
   return text;
 }
 
-/// What may keep a connection from being made; gRPC does not say it.
+/// Possible reasons of a failed connection, which gRPC does not say.
 std::string advice(const Caller& caller) {
   const std::string start = " (is it running there, and ";
   if (caller.ca.empty()) return start + "does it speak TLS? Then --tls-ca is needed)";

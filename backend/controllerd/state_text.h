@@ -8,15 +8,15 @@
 
 namespace switchml {
 
-/// What a caller shows to a controller, and how it knows that controller. PEM texts, not files.
+/// A caller's credentials, and the authority for the controller's certificate. PEM texts, not files.
 struct Caller {
-  std::string token;        // empty: none
-  std::string ca;           // who signs controllers' certificates; empty: no TLS
-  std::string certificate;  // own; empty: none
-  std::string key;          // of the certificate
+  std::string token;        // Empty: none.
+  std::string ca;           // The authority of controllers' certificates; empty: no TLS.
+  std::string certificate;  // The caller's; empty: none.
+  std::string key;          // The certificate's.
 };
 
-/// Asks a controller, 10 s at most. kUnavailable: it does not answer, or refuses.
+/// Asks a controller, for 10 s at most. kUnavailable: it does not answer, or refuses.
 Result<v1::StateReply> ask_state(const std::string& address, const Caller& caller);
 
 /// Switches, sessions, and counters that are not zero.

@@ -5,14 +5,14 @@
 #include <utility>
 
 #include "base/log.h"
-#include "controllerd/places.h"
+#include "controllerd/port_message.h"
 
 namespace switchml {
 
 namespace {
 
 constexpr Duration kCallLimit = seconds(3);
-constexpr Duration kInstallLimit = seconds(8);  // some hundred table entries, where tables are slow
+constexpr Duration kInstallLimit = seconds(8);  // Hundreds of entries, in slow tables.
 constexpr Duration kCountersLimit = seconds(1);
 constexpr Duration kHealthInterval = seconds(2);
 constexpr Duration kRetryPause = milliseconds(300);
@@ -66,7 +66,7 @@ controller::QueuePair pair_of(const v1::QueuePair& message) {
   return {message.number(), message.first_psn(), message.rkey(), message.address()};
 }
 
-struct Caller {
+struct CommandCaller {
   v1::DataPlane::Stub& stub;
   grpc::ClientContext& context;
   controller::CommandResult& result;
@@ -175,21 +175,21 @@ void SwitchLink::stop() {
 }
 
 /// A call's context, which stop() can cancel from the start.
-class SwitchLink::Call {
+class SwitchLink::AgentCall {
  public:
-  Call(SwitchLink& link, Duration limit) : link_(link) {
+  AgentCall(SwitchLink& link, Duration limit) : link_(link) {
     if (limit.count() != 0) context_.set_deadline(std::chrono::system_clock::now() + limit);
     if (!link.token_.empty()) context_.AddMetadata("authorization", "Bearer " + link.token_);
     const std::lock_guard<std::mutex> lock(link.mutex_);
     link.calls_.insert(&context_);
     if (link.stop_) context_.TryCancel();
   }
-  ~Call() {
+  ~AgentCall() {
     const std::lock_guard<std::mutex> lock(link_.mutex_);
     link_.calls_.erase(&context_);
   }
-  Call(const Call&) = delete;
-  Call& operator=(const Call&) = delete;
+  AgentCall(const AgentCall&) = delete;
+  AgentCall& operator=(const AgentCall&) = delete;
   grpc::ClientContext* context() { return &context_; }
 
  private:
@@ -213,7 +213,7 @@ void SwitchLink::submit(std::vector<controller::Command> commands, Done done) {
 
 void SwitchLink::execute() {
   pthread_setname_np(pthread_self(), "switchml-link");
-  Time next_check = monotonic_now() + kHealthInterval;  // however many commands there are
+  Time next_check = monotonic_now() + kHealthInterval;
   std::unique_lock<std::mutex> lock(mutex_);
   while (!stop_) {
     const Duration idle = next_check - monotonic_now();
@@ -226,7 +226,7 @@ void SwitchLink::execute() {
     }
     changed_.wait_for(lock, idle, [this] { return stop_ || !queue_.empty(); });
     if (stop_ || queue_.empty()) continue;
-    const Part part = std::move(queue_.front());
+    const QueuedCommands part = std::move(queue_.front());
     queue_.pop_front();
     lock.unlock();
     auto results = carry_out(part.commands);
@@ -253,8 +253,8 @@ controller::CommandResult SwitchLink::carry_out(const controller::Command& comma
     if (!connected_) return {false, problem_, {}};
   }
   controller::CommandResult result;
-  Call call(*this, std::holds_alternative<controller::Install>(command.what) ? kInstallLimit : kCallLimit);
-  const Caller caller{*stub_, *call.context(), result};
+  AgentCall call(*this, std::holds_alternative<controller::Install>(command.what) ? kInstallLimit : kCallLimit);
+  const CommandCaller caller{*stub_, *call.context(), result};
   const grpc::Status status = std::visit([&caller](const auto& what) { return caller(what); }, command.what);
   result.ok = status.ok();
   if (!result.ok) result.problem = text_of(status);
@@ -263,7 +263,7 @@ controller::CommandResult SwitchLink::carry_out(const controller::Command& comma
 }
 
 grpc::Status SwitchLink::capabilities(v1::Capabilities* reply) {
-  Call call(*this, kCallLimit);
+  AgentCall call(*this, kCallLimit);
   return stub_->Capabilities(call.context(), v1::CapabilitiesRequest(), reply);
 }
 
@@ -272,11 +272,11 @@ grpc::Status SwitchLink::counters(v1::CountersReply* reply) {
     const std::lock_guard<std::mutex> lock(mutex_);
     if (!connected_) return {grpc::StatusCode::UNAVAILABLE, problem_};
   }
-  Call call(*this, kCountersLimit);
+  AgentCall call(*this, kCountersLimit);
   return stub_->Counters(call.context(), v1::CountersRequest(), reply);
 }
 
-// A switch may have lost its sessions, or its host, without the stream of packets noticing.
+// Finds a restarted or unreachable switch, which the stream of packets may not notice.
 void SwitchLink::check_health() {
   {
     const std::lock_guard<std::mutex> lock(mutex_);
@@ -293,7 +293,7 @@ void SwitchLink::check_health() {
   if (!same) drop_connection("it was restarted");
 }
 
-// The listener notices, reports, and connects anew. Until then commands fail at once.
+// Makes commands fail until the listener, which notices, has reported and reconnected.
 void SwitchLink::drop_connection(const std::string& problem) {
   const std::lock_guard<std::mutex> lock(mutex_);
   connected_ = false;
@@ -311,7 +311,7 @@ void SwitchLink::listen() {
     if (stopping()) return;
     report_down(problem);
     std::unique_lock<std::mutex> lock(mutex_);
-    if (displaced_) {  // to come back would only throw the other one out in turn, with all its sessions
+    if (displaced_) {  // A reconnection would displace the other controller in turn, with all its sessions.
       changed_.wait(lock, [this] { return stop_; });
       return;
     }
@@ -319,7 +319,7 @@ void SwitchLink::listen() {
   }
 }
 
-// What is left of a controller before this one is removed; what this one has installed stays.
+// Removes the sessions of former controllers; those of this one stay.
 std::string SwitchLink::connect() {
   v1::Capabilities now;
   grpc::Status status = capabilities(&now);
@@ -330,7 +330,7 @@ std::string SwitchLink::connect() {
     known = instance_ == now.instance();
   }
   if (!known) {
-    Call call(*this, kCallLimit);
+    AgentCall call(*this, kCallLimit);
     v1::ResetReply reply;
     status = stub_->Reset(call.context(), v1::ResetRequest(), &reply);
     if (status.ok()) status = capabilities(&now);
@@ -363,9 +363,9 @@ void SwitchLink::report_down(const std::string& problem) {
   events_.switch_down(at_, problem);
 }
 
-// Returns why it ended.
+// Returns the reason of its end.
 std::string SwitchLink::read_packets() {
-  Call call(*this, Duration(0));
+  AgentCall call(*this, Duration(0));
   {
     const std::lock_guard<std::mutex> lock(mutex_);
     if (stop_ || !connected_) return problem_;
@@ -386,7 +386,7 @@ std::string SwitchLink::read_packets() {
 }
 
 void SwitchLink::hand_in(const v1::ControlPacket& packet) {
-  const auto from = place_of(packet.worker());
+  const auto from = switch_port_of(packet.worker());
   if (from.ok()) return events_.packet_in(at_, packet.payload(), from.value());
   SWITCHML_LOG(kDebug) << "switch \"" << name_ << "\": a packet from nowhere: " << from.status().message();
 }

@@ -1,7 +1,5 @@
 #include "controllerd/tokens.h"
 
-#include <algorithm>
-
 #include "base/limits.h"
 #include "base/secret.h"
 #include "controllerd/yaml_checks.h"
@@ -13,10 +11,6 @@ namespace {
 constexpr size_t kShortest = 16;
 constexpr size_t kLongest = 512;
 
-bool printable(const std::string& text) {
-  return std::all_of(text.begin(), text.end(), [](char c) { return c > ' ' && c < 0x7f; });
-}
-
 Token read_token(const YAML::Node& node, const std::vector<Token>& others) {
   yaml::check_keys(node, "a token", {"name", "token", "max_jobs", "max_slots", "plans"});
   Token token;
@@ -25,7 +19,7 @@ Token read_token(const YAML::Node& node, const std::vector<Token>& others) {
   const std::string self = "token \"" + token.owner.name + "\"";
   const YAML::Node secret = yaml::required(node, self, "token");
   token.secret = yaml::text(secret, self + ": token");
-  if (token.secret.size() < kShortest || token.secret.size() > kLongest || !printable(token.secret)) {
+  if (token.secret.size() < kShortest || token.secret.size() > kLongest || !printable_secret(token.secret)) {
     yaml::fail(secret, self + ": token of " + std::to_string(token.secret.size()) +
                            " characters: allowed are 16 to 512, printable and without spaces");
   }
@@ -60,7 +54,7 @@ std::optional<controller::Owner> owner_of(const std::vector<Token>& tokens, cons
   if (header.compare(0, prefix.size(), prefix) != 0) return std::nullopt;
   const std::string shown = header.substr(prefix.size());
   std::optional<controller::Owner> owner;
-  for (const Token& token : tokens) {  // all of them, so that the time does not tell which
+  for (const Token& token : tokens) {  // All of them, so that the time does not tell which.
     if (same_secret(token.secret, shown)) owner = token.owner;
   }
   return owner;

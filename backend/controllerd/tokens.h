@@ -1,4 +1,4 @@
-// Who may ask: the tokens file, and the comparison of what a caller shows with it.
+// The tokens file, and the authorization of callers by it.
 #pragma once
 
 #include <optional>
@@ -18,7 +18,7 @@ struct Token {
 /// Reads and checks a tokens file. kInvalidArgument: "FILE:LINE: what is wrong". Messages never show a token.
 Result<std::vector<Token>> read_tokens(const std::string& path);
 
-/// Whose token an `authorization` header ("Bearer TOKEN") shows; none if it is nobody's.
+/// The owner of the token in an `authorization` header ("Bearer TOKEN"); none: the token is unknown.
 std::optional<controller::Owner> owner_of(const std::vector<Token>& tokens, const std::string& header);
 
 }  // namespace switchml

@@ -24,10 +24,10 @@ using controller::WorkerSpec;
 namespace {
 
 constexpr uint64_t kMostPorts = 65535;
-constexpr uint64_t kLeastMtu = 576;  // what IPv4 asks of every host
+constexpr uint64_t kLeastMtu = 576;  // IPv4's minimum for every host.
 constexpr uint64_t kMostMtu = 65535;
 
-/// "HOST:PORT", of which the host may be a name, or "unix:PATH": gRPC resolves both.
+/// Whether the text is "HOST:PORT", with an address or a name, or "unix:PATH", as gRPC resolves them.
 bool is_agent(const std::string& text) { return text.rfind("unix:", 0) == 0 ? text.size() > 5 : is_peer(text); }
 
 class Reader {
@@ -65,7 +65,7 @@ class Reader {
     for (size_t i = 0; i < aggregating.size(); ++i) check_cycle(aggregating[i], static_cast<int>(i));
   }
 
-  /// Whether it aggregates. What does not is no switch of the controller: packets pass it.
+  /// Returns whether it aggregates. Others are no switches of the controller: packets pass them.
   bool read_switch(const YAML::Node& node) {
     yaml::check_keys(node, "a switch",
                      {"name", "agent", "agent_token_file", "address", "mac", "parent", "parent_port", "port_at_parent",
@@ -102,7 +102,7 @@ class Reader {
     return true;
   }
 
-  /// What only the planner uses (docs/planning.md). Answers whether the switch aggregates.
+  /// Checks the keys for the planner (docs/planning.md). Returns whether the switch aggregates.
   static bool check_for_planner(const YAML::Node& node, const std::string& self) {
     if (node["forwards"]) yaml::boolean(node["forwards"], self + ": forwards");
     const bool aggregates = !node["aggregates"] || yaml::boolean(node["aggregates"], self + ": aggregates");
@@ -112,7 +112,7 @@ class Reader {
     return aggregates;
   }
 
-  /// A switch that does not aggregate: its way up must lead somewhere.
+  /// Checks a switch that does not aggregate: its parents must exist.
   void check_plain(const std::string& name, const YAML::Node& node) {
     const std::string self = "switch \"" + name + "\"";
     if (node["parent"]) switch_above(node["parent"], self + ": parent");
@@ -290,7 +290,7 @@ class Reader {
     return kNone;
   }
 
-  /// The switch of that name; where it does not aggregate, the nearest above it that does, or kNone.
+  /// The switch of that name; if it does not aggregate, the nearest one above it that does, or kNone.
   int switch_above(const YAML::Node& node, const std::string& what) const {
     std::string name = yaml::text(node, what);
     std::string way = name;
@@ -316,8 +316,8 @@ class Reader {
     return names;
   }
 
-  /// The port at switch `at`, if that is the very one that is named: a port of one that does not aggregate is only
-  /// noted.
+  /// The port at switch `at`, if that is the named switch: ports of switches that do not aggregate are checked, and
+  /// count as 0.
   uint32_t port_at(const YAML::Node& node, const YAML::Node& named, int at, const std::string& self,
                    const std::string& key) {
     if (plain_.count(named.Scalar()) == 0) return port(node, at, self, key);
@@ -325,7 +325,7 @@ class Reader {
     return 0;
   }
 
-  /// A port of switch `at`, which nobody else may use.
+  /// A port of switch `at`, for one user.
   uint32_t port(const YAML::Node& node, int at, const std::string& self, const std::string& key) {
     const std::string what = self + ": " + key;
     const auto number = static_cast<uint32_t>(yaml::number(node, what, 1, kMostPorts));
@@ -341,8 +341,8 @@ class Reader {
 
   std::filesystem::path folder_;
   Topology topology_;
-  std::map<std::string, YAML::Node> plain_;             // switches that do not aggregate
-  std::vector<std::map<uint32_t, std::string>> ports_;  // by switch: number to speed
+  std::map<std::string, YAML::Node> plain_;             // Switches that do not aggregate.
+  std::vector<std::map<uint32_t, std::string>> ports_;  // Switch -> port number -> speed.
   std::map<std::pair<int, uint32_t>, std::string> port_users_;
 };
 

@@ -5,7 +5,7 @@
 #include <cstring>
 
 #include "base/limits.h"
-#include "quant/reduction.h"
+#include "exact/reduction.h"
 
 namespace switchml {
 
@@ -26,7 +26,7 @@ struct Inputs {
   int count = 0;
 };
 
-/// In the order of the workers, whichever came last.
+/// The contributions in the order of the workers, whatever the order of their arrival.
 Inputs inputs_of(const SlotUse& use, SlotStore* store, const Arrival& last) {
   Inputs inputs;
   for (int worker = 0; worker <= use.contributed.highest(); ++worker) {
@@ -60,8 +60,8 @@ bool ExactAggregator::is_intact(const uint8_t* frame, size_t size, wire::Checksu
   return wire::exact_intact(frame, size, rule);  // [EXACT-15]
 }
 
-// Both versions of a slot share the room where contributions are kept: what is added to the older use, which no worker
-// waits for any more, would lie in the newer one's place.
+// Both versions of a slot share the memory of kept contributions: a late one for the older use, which no worker waits
+// for, would overwrite the newer use's.
 bool ExactAggregator::is_overtaken(const SlotUse& other, const Arrival& arrival) const {
   return other.pair.epoch == arrival.epoch && wire::newer_seq(other.pair.seq, arrival.seq);  // [EXACT-16]
 }
@@ -102,10 +102,10 @@ void ExactAggregator::complete(const Arrival& last, SlotUse* use, SlotStore* sto
   if (use->bytes > 0) {
     const Inputs inputs = inputs_of(*use, store, last);
     const auto type = static_cast<ElementType>(header.type);
-    const uint32_t divisor = uplink ? 1 : header.divisor;  // the root divides
-    const quant::Reduction reduction{static_cast<ReduceOp>(header.operation), type, divisor};
-    quant::reduce(reduction, inputs.elements.data(), inputs.count, use->bytes / element_bytes(type),
-                  payload);  // [EXACT-17]
+    const uint32_t divisor = uplink ? 1 : header.divisor;  // The root divides.
+    const ElementReduction reduction{static_cast<ReduceOp>(header.operation), type, divisor};
+    reduce(reduction, inputs.elements.data(), inputs.count, use->bytes / element_bytes(type),
+           payload);  // [EXACT-17]
   }
   wire::seal_exact(header, rule, payload - wire::kExactHeaderBytes, use->bytes);
   use->complete = true;
@@ -123,7 +123,7 @@ SwitchFrame ExactAggregator::repeated_frame(const SlotUse& use, const uint8_t* p
   return !is_leaf && use.want_none.test(worker) ? bare_frame(payload) : whole_frame(use, payload);
 }
 
-// The use says which members want none. [ETREE-5]
+// The use has to know which members want no elements. [ETREE-5]
 bool ExactAggregator::hands_on(const SlotUse& use, const Arrival& result) const {
   return use.holds(result.epoch, result.seq) && use.complete;
 }

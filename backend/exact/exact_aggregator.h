@@ -1,6 +1,5 @@
-// What one contribution does to the use of a slot of an exact session: it is kept until the last one has come, then all
-// are reduced at once (quant/reduction.h) [EXACT-17, EXACT-20]. So sums of floats are exact, and rounded once at each
-// switch of a tree.
+// Aggregation in an exact session: a slot keeps contributions until the last one has come, then all are reduced at once
+// (exact/reduction.h) [EXACT-17, EXACT-20]. So sums of floats are exact, and rounded once at each switch of a tree.
 #pragma once
 
 #include "format/aggregator.h"

@@ -7,7 +7,7 @@
 
 #include "base/assert.h"
 #include "base/limits.h"
-#include "quant/reduction.h"
+#include "exact/reduction.h"
 
 namespace switchml {
 
@@ -47,8 +47,8 @@ size_t ExactCodec::encode(ElementRange range, uint8_t* out) const {
   for (size_t i = 0; i < count; ++i) {
     inputs[i] = static_cast<const uint8_t*>(alone ? operands_->input : operands_->inputs[i]) + range.begin * size;
   }
-  const quant::Reduction reduction{collective_.op, collective_.type, divides_parts() ? operands_->divisor : 1};
-  quant::reduce(reduction, inputs.data(), static_cast<int>(count), range.count, out);  // [ELANE-7]
+  const ElementReduction reduction{collective_.op, collective_.type, divides_parts() ? operands_->divisor : 1};
+  reduce(reduction, inputs.data(), static_cast<int>(count), range.count, out);  // [ELANE-7]
   return bytes;
 }
 
@@ -59,7 +59,7 @@ bool ExactCodec::is_ready(ElementRange range) const {
   return part.count == 0 || collective_.is_ready(part.begin + part.count - worker_ * collective_.count);
 }
 
-/// Whether no result is written to elements that may still be sent: but to where it came from.
+/// Whether no result overwrites elements that may still be sent: output and input are apart, or congruent.
 bool ExactCodec::output_follows_input() const {
   const size_t size = element_bytes(collective_.type);
   const auto input = reinterpret_cast<uintptr_t>(collective_.input()),
@@ -102,12 +102,12 @@ uint8_t* ExactCodec::output_of(size_t worker) const {
   return gather_->receive_ranges.empty() ? nullptr : static_cast<uint8_t*>(gather_->receive_ranges[worker].data);
 }
 
-/// Nobody need send a worker what it gathers from itself.
+/// Whether `range` lies in this worker's own piece, which needs no result.
 bool ExactCodec::is_own(ElementRange range) const { return piece(worker_, range).count == range.count; }
 
-// A chunk that lies in the pieces of several workers is the sum of what each has, with zeros elsewhere.
+// A chunk across the pieces of several workers is the sum of their parts, each with zeros elsewhere.
 size_t ExactCodec::encode_moved(ElementRange range, uint8_t* out) const {
-  if (!has_pieces_) return 0;  // what is broadcast travels as it lies
+  if (!has_pieces_) return 0;  // The root's elements are sent unchanged.
   bool any = false;
   for (size_t worker = range.begin / collective_.count; worker < workers_; ++worker) {
     const ElementRange part = piece(worker, range);

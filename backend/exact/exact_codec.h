@@ -1,5 +1,5 @@
-// The elements of a collective in the chunks of an exact session: as they are, from the tensor to the frame and back. A
-// worker that speaks for several ranks sends what they make together, rounded to their type. Free of I/O and state.
+// The elements of a collective in the chunks of an exact session, in their own type, from the tensor to the frame and
+// back. A worker for several ranks sends their reduction, rounded to the type. Free of I/O and state.
 #pragma once
 
 #include <cstddef>
@@ -12,7 +12,7 @@ namespace switchml {
 
 class ExactCodec {
  public:
-  /// Of one of `workers`. Keeps a reference. `tree`: sums of some of them are rounded.
+  /// For worker `worker` of `workers`. Keeps a reference. `tree`: inner switches round the sums of some workers.
   ExactCodec(const Collective& collective, int worker, int workers, bool tree = false)
       : collective_(collective),
         operands_(collective.operands()),
@@ -23,17 +23,17 @@ class ExactCodec {
         workers_(static_cast<size_t>(workers)),
         tree_(tree) {}
 
-  /// What the aggregator divides the sum by. The mean of float16 is an exception where workers speak for several ranks,
-  /// and in trees: each worker divides its part, because the sum of some ranks may be beyond what float16 holds.
+  /// The aggregator's divisor of the sum. For the mean of float16 it is 1 where workers speak for several ranks, and in
+  /// trees: there each worker divides its part, because the sum of some ranks may overflow float16.
   uint8_t divisor() const;
-  /// Elements `range` to `out`, which has room for them; returns the number of bytes. None where this worker has
-  /// nothing to say about them. What a worker gathers from itself gets to its output here.
+  /// Writes elements `range` to `out`, which has room for them; returns the number of bytes, 0 where this worker
+  /// contributes none. In a gather this also copies the worker's own piece to its output.
   size_t encode(ElementRange range, uint8_t* out) const;
   /// Whether encode() may read what it needs of them.
   bool is_ready(ElementRange range) const;
-  /// Where those elements lie as encode() would write them; null: nowhere, or results may be written there before.
+  /// The input memory that has those elements as encode() would write them; null: none, or results may overwrite it.
   const uint8_t* source(ElementRange range) const;
-  /// Where decode() would write all of the result of `range`, and nothing else; null: nowhere.
+  /// The memory that decode() would fill with the whole result of `range`; null: there is no such memory.
   uint8_t* target(ElementRange range) const;
   /// Whether this worker wants any of the result of `range`.
   bool wants(ElementRange range) const;
@@ -45,14 +45,14 @@ class ExactCodec {
 
  private:
   bool divides_parts() const;
-  /// What the root, or each worker, has of `range` of what moves.
+  /// Encodes the elements of `range` of a broadcast, gather or scatter that this worker has.
   size_t encode_moved(ElementRange range, uint8_t* out) const;
-  /// A worker's piece, as far as it lies in `range`.
+  /// The part of a worker's piece in `range`.
   ElementRange piece(size_t worker, ElementRange range) const;
   ElementRange wanted() const;
   bool is_own(ElementRange range) const;
   bool output_follows_input() const;
-  /// The elements that travel as they lie in the input; null: these do not, or there are none.
+  /// The elements in the input, where they are sent unchanged; null: they are not, or there are none.
   const uint8_t* as_they_lie(ElementRange range) const;
   const uint8_t* input_of(size_t worker) const;
   uint8_t* output_of(size_t worker) const;

@@ -24,7 +24,7 @@ class ExactTask final : public Task {
         codec(collective(), session.worker, session.workers, session.tree),
         chunk_elements_(elements_per_chunk),
         left_(part_in) {
-    announced = announced || (has_chunks_left() && !is_bulk());  // its chunks do that
+    announced = announced || (has_chunks_left() && !is_bulk());  // Its chunks announce it.
   }
 
   bool has_chunks_left() const { return left_.count > 0; }
@@ -42,19 +42,19 @@ class ExactTask final : public Task {
   bool all_opened() const override { return !has_chunks_left(); }
 
   const size_t chunk_elements_;
-  ElementRange left_;  // what has not been sent
+  ElementRange left_;  // Not taken yet.
 };
 
 ExactTask& exact(Task& task) { return static_cast<ExactTask&>(task); }
 
-// Whether the switch has written the elements to where they belong. [RDMA-7]
-bool is_placed(const InFlight& flight, const ResultView& result) {
+// Whether the switch has written the elements to their target. [RDMA-7]
+bool is_in_target(const InFlight& flight, const ResultView& result) {
   return flight.has_target && (result.flags & wire::kFlagTarget) != 0;
 }
 
 }  // namespace
 
-static_assert(wire::kHeaderOffsetFlags == wire::kExactHeaderOffsetFlags);  // where a repeated packet says so
+static_assert(wire::kHeaderOffsetFlags == wire::kExactHeaderOffsetFlags);  // Format::frame_of() marks repeats there.
 
 std::vector<LaneShape> ExactFormat::lanes() const {
   const LaneSlots slots = session_.lanes_per_shard();
@@ -90,15 +90,15 @@ void ExactFormat::encode(InFlight& flight, Transport& link) {
   flight.result_bytes = has_elements && wants_result ? codec.bytes(flight.range) : 0;
   flight.sent_bytes = 0;
   if (has_elements) {
-    place(flight, wants_result, link);
+    offer_memory(flight, wants_result, link);
     flight.sent_bytes = flight.elements != nullptr ? codec.bytes(flight.range)
                                                    : codec.encode(flight.range, flight.frame + wire::kExactHeaderBytes);
   }
   seal(flight, wants_result);
 }
 
-// What lies where a card reaches it is sent from there, and its result is written there. Not where results are kept.
-void ExactFormat::place(InFlight& flight, bool wants_result, Transport& link) const {
+// A card sends elements from registered memory, and has the result written to it, unless results are kept.
+void ExactFormat::offer_memory(InFlight& flight, bool wants_result, Transport& link) const {
   const ExactCodec& codec = exact(*flight.task).codec;
   const size_t bytes = codec.bytes(flight.range);
   if (session_.switch_endpoint.carrier != Carrier::kRdma || keep_results_ || bytes < kLeastInPlace) return;
@@ -111,8 +111,8 @@ void ExactFormat::place(InFlight& flight, bool wants_result, Transport& link) co
   flight.has_target = true;
 }
 
-// Once the result may be there, nothing else is: a repeat names no target. Its header lies in front of the other one,
-// which a card may still read. [RDMA-8]
+// A repeat names no target, because the first result may be there already. Its header lies in front of the first
+// packet's, which a card may still read. [RDMA-8]
 const uint8_t* ExactFormat::without_target(const InFlight& flight) const {
   uint8_t* const head = flight.frame - wire::kTargetBytes - wire::kExactHeaderBytes;
   wire::ExactHeader header = wire::read_exact_header(flight.frame - wire::kTargetBytes);
@@ -127,7 +127,7 @@ TxFrame ExactFormat::frame_of(const InFlight& flight, bool is_repeat) const {
   const bool names_target = flight.has_target && !is_repeat;
   if (flight.has_target) frame.data = names_target ? flight.frame - wire::kTargetBytes : without_target(flight);
   if (names_target) frame.size += wire::kTargetBytes;
-  if (flight.elements == nullptr && names_target == flight.has_target) return frame;  // all of it lies together
+  if (flight.elements == nullptr && names_target == flight.has_target) return frame;  // The frame is contiguous.
   const auto rest = static_cast<uint32_t>(flight.sent_bytes);
   frame.size -= rest;
   frame.rest = flight.elements != nullptr ? flight.elements : flight.frame + wire::kExactHeaderBytes;
@@ -156,7 +156,7 @@ void ExactFormat::seal(InFlight& flight, bool wants_result) const {
   wire::seal_exact(header, session_.checksum_rule(), head, flight.sent_bytes);
 }
 
-// The checksum covers all.
+// The checksum covers job and epoch.
 void ExactFormat::readdress(const InFlight& flight) const {
   wire::ExactHeader header = wire::read_exact_header(flight.frame);
   header.job = session_.job;
@@ -181,11 +181,12 @@ Format::Verdict ExactFormat::judge(const InFlight& flight, const ResultView& res
   const bool disagree = (result.flags & wire::kFlagDisagree) != 0 || result.check != flight.call;
   if (disagree) return Verdict::kDisagrees;  // [ERES-3]
   // [ERES-2]
-  return result.bytes == (is_placed(flight, result) ? 0 : flight.result_bytes) ? Verdict::kHolds : Verdict::kMalformed;
+  return result.bytes == (is_in_target(flight, result) ? 0 : flight.result_bytes) ? Verdict::kHolds
+                                                                                  : Verdict::kMalformed;
 }
 
 void ExactFormat::decode(Task& task, const InFlight& flight, const ResultView& result) {
-  if (is_placed(flight, result)) counters_.bytes_written_in_place.add(flight.result_bytes);
+  if (is_in_target(flight, result)) counters_.bytes_written_in_place.add(flight.result_bytes);
   if (flight.stage != Stage::kData) return;
   const ExactCodec& codec = exact(task).codec;
   if (result.bytes > 0) codec.decode(result.payload, flight.range);

@@ -1,5 +1,5 @@
-// The format of a session whose switch keeps contributions and adds them exactly: elements travel in their own type,
-// and one round trip is all there is. A stream has one lane, in which the chunks of its collectives follow one another.
+// The format of sessions with exact switches, which keep contributions and add them exactly: elements travel in their
+// own type, in one round trip. A stream has one lane, in which the chunks of its collectives follow one another.
 // Each chunk has a hash of its call, so the switch finds out whether ranks disagree. A barrier, an empty tensor and a
 // collective of the bulk stream put a chunk without elements in the short stream's lane. So all collectives have one
 // order there, and ranks that disagree meet in a slot.
@@ -14,7 +14,7 @@ namespace switchml {
 
 class ExactFormat final : public Format {
  public:
-  /// `keep_results`: all results are wanted with their elements, for other ranks may need them from here.
+  /// `keep_results`: all results are wanted with their elements, because other ranks may need them from here.
   ExactFormat(const SessionParameters& session, bool keep_results, WorkerCounters& counters)
       : Format(session, counters), keep_results_(keep_results) {}
 
@@ -32,7 +32,7 @@ class ExactFormat final : public Format {
   std::string disagreement() const override;
 
  private:
-  void place(InFlight& flight, bool wants_result, Transport& link) const;
+  void offer_memory(InFlight& flight, bool wants_result, Transport& link) const;
   void seal(InFlight& flight, bool wants_result) const;
   const uint8_t* without_target(const InFlight& flight) const;
 

@@ -1,6 +1,6 @@
 #include "format/format.h"
 
-#include "quant/call_mask.h"
+#include "format/call_mask.h"
 
 namespace switchml {
 
@@ -9,7 +9,7 @@ Format::Format(const SessionParameters& session, WorkerCounters& counters)
 
 uint32_t Format::call_of(const InFlight& flight, uint64_t exponents_hash) const {
   const Collective& collective = flight.task->collective();
-  quant::MaskInput mask;
+  MaskInput mask;
   mask.epoch = nonce_;
   mask.seq = flight.seq;
   mask.slot = flight.slot;
@@ -19,7 +19,7 @@ uint32_t Format::call_of(const InFlight& flight, uint64_t exponents_hash) const 
   mask.count = collective.count;
   mask.first = flight.range.begin;
   mask.exponents_hash = exponents_hash ^ flight.task->agreed;  // [WIT-12]
-  return quant::call_mask(key_, mask);
+  return call_mask(key_, mask);
 }
 
 TxFrame Format::frame_of(const InFlight& flight, bool is_repeat) const {

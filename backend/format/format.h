@@ -10,9 +10,9 @@
 #include <vector>
 
 #include "base/counters.h"
+#include "base/siphash.h"
 #include "format/session_parameters.h"
 #include "format/task.h"
-#include "quant/witness.h"
 #include "slots/chunk_plan.h"
 #include "transport/transport.h"
 
@@ -121,7 +121,7 @@ class Format {
   WorkerCounters& counters_;
 
  private:
-  const quant::SipKey key_;
+  const SipKey key_;
   const uint32_t nonce_;  // the session's first epoch [MOVE-1]
 };
 

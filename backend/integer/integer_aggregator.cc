@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "quant/kernels.h"
+#include "kernels/kernels.h"
 
 namespace switchml {
 
@@ -13,12 +13,12 @@ namespace {
 void take_over(const Arrival& arrival, SlotUse* use, int32_t* words) {
   use->kind = arrival.kind;
   use->check = arrival.check;
-  quant::kernels().store(words, arrival.payload, arrival.elements);
+  kernels().store(words, arrival.payload, arrival.elements);
 }
 
 // [LEN-1]
 void add_words(const Arrival& arrival, const SlotUse& use, int32_t* words) {
-  const quant::Kernels& kernels = quant::kernels();
+  const Kernels& kernels = switchml::kernels();
   const size_t common = std::min<size_t>(use.bytes / kWordBytes, arrival.elements);
   kernels.add(words, arrival.payload, common);
   if (arrival.elements > common) {
@@ -30,7 +30,7 @@ void add_words(const Arrival& arrival, const SlotUse& use, int32_t* words) {
 void max_words(const Arrival& arrival, const SlotUse& use, int32_t* words) {
   const size_t known = use.bytes / kWordBytes;
   if (arrival.elements > known) std::memset(words + known, 0, (arrival.elements - known) * sizeof(int32_t));
-  quant::kernels().max(words, arrival.payload, arrival.elements);
+  kernels().max(words, arrival.payload, arrival.elements);
   for (size_t i = arrival.elements; i < known; ++i) words[i] = std::max(words[i], 0);
 }
 
@@ -73,13 +73,13 @@ void IntegerAggregator::complete(const Arrival& last, SlotUse* use, SlotStore* s
   header.witness = use->check;
   uint8_t* payload = store->payload(last.slot, last.seq);
   wire::write_header(header, payload - wire::kHeaderBytes);
-  // In place: nothing is added to a complete use, so the sums in host order are needed no more, and half the memory
-  // (and cache) suffices.
-  quant::kernels().load(store->words(last.slot, last.seq), payload, use->bytes / kWordBytes);
+  // In place: a complete use takes no more words, so the sums in host order are not needed, and half the memory (and
+  // cache) suffices.
+  kernels().load(store->words(last.slot, last.seq), payload, use->bytes / kWordBytes);
   use->complete = true;
 }
 
-// Not longer than what asks for it: an answer is no amplifier. [LOSS-2]
+// An answer is not longer than the packet that asks for it, so it is no amplifier. [LOSS-2]
 SwitchFrame IntegerAggregator::repeated_frame(const SlotUse& use, const uint8_t* payload, uint8_t, size_t asked,
                                               bool) const {
   const SwitchFrame whole = whole_frame(use, payload);

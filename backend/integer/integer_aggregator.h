@@ -1,6 +1,5 @@
-// What one contribution does to the use of a slot of an integer session: its words are added, or the maximum is taken,
-// as they come. Contributions to one use may differ in length [LEN-1], as on a switch whose packets all have the full
-// size and end in zeros.
+// Aggregation in an integer session: words are added, or the maximum is taken, as contributions come. Contributions to
+// one use may differ in length [LEN-1]: missing words count as zeros.
 #pragma once
 
 #include "format/aggregator.h"

@@ -7,15 +7,15 @@
 #include "base/assert.h"
 #include "base/fnv.h"
 #include "base/limits.h"
-#include "quant/nonfinite.h"
-#include "quant/witness.h"
+#include "integer/nonfinite.h"
+#include "integer/witness.h"
 
 namespace switchml {
 
 namespace {
 
-size_t row(ElementType type) { return static_cast<size_t>(quant::float_row(type)); }
-size_t int_row(ElementType type) { return static_cast<size_t>(quant::integer_row(type)); }
+size_t row(ElementType type) { return static_cast<size_t>(float_row(type)); }
+size_t int_row(ElementType type) { return static_cast<size_t>(integer_row(type)); }
 
 void put_word(uint8_t* words, size_t i, uint32_t value) {
   wire::detail::store<uint32_t>(words + i * kWordBytes, value);
@@ -28,8 +28,8 @@ IntegerCodec::IntegerCodec(const Collective& collective, const ChunkPlan& plan, 
     : collective_(collective),
       operands_(*collective.operands()),
       plan_(plan),
-      kernels_(quant::kernels()),
-      bits_(quant::magnitude_bits(ranks)) {}
+      kernels_(kernels()),
+      bits_(magnitude_bits(ranks)) {}
 
 wire::Operation IntegerCodec::operation(Stage stage) const {
   if (stage == Stage::kCall || stage == Stage::kAnnounced) return wire::Operation::kMax;  // [CALL-1, LANE-7]
@@ -58,7 +58,7 @@ size_t IntegerCodec::encode_call(size_t g, uint8_t* words) const {
     const size_t n = std::min(plan_.block_elements(), range.count - begin);
     uint32_t exponent = 0;
     for (size_t input = 0; input < inputs(); ++input) {
-      const quant::BlockRange found = kernels_.range[row(collective_.type)](source(input, range.begin + begin), n);
+      const BlockRange found = kernels_.range[row(collective_.type)](source(input, range.begin + begin), n);
       exponent = std::max<uint32_t>(exponent, found.max_exponent);               // [CALL-6]
       if (found.has_nonfinite) put_word(words, blocks + b / kBlocksPerFlag, 1);  // [CALL-6]
     }
@@ -72,7 +72,7 @@ bool IntegerCodec::plausible_call(size_t g, const uint8_t* words, size_t n) cons
   const size_t blocks = plan_.blocks_of_superblock(g);
   for (size_t i = 0; i < n; ++i) {
     const uint32_t highest = i < blocks ? 254 : 1;  // [MAX-3]
-    if (quant::Witness::guarded_value(get_word(words, i)) > highest) return false;
+    if (Witness::guarded_value(get_word(words, i)) > highest) return false;
   }
   return true;
 }
@@ -81,15 +81,15 @@ void IntegerCodec::decode_call(const uint8_t* words, size_t n, Superblock* super
   const size_t blocks = plan_.blocks_of_superblock(superblock->number);
   SWITCHML_ASSERT(n == plan_.call_words(superblock->number));
   for (size_t b = 0; b < blocks; ++b) {
-    superblock->exponents[b] = static_cast<uint8_t>(quant::Witness::guarded_value(get_word(words, b)));
+    superblock->exponents[b] = static_cast<uint8_t>(Witness::guarded_value(get_word(words, b)));
   }
   for (size_t f = blocks; f < n; ++f) {
-    superblock->has_nonfinite |= quant::Witness::guarded_value(get_word(words, f)) != 0;
+    superblock->has_nonfinite |= Witness::guarded_value(get_word(words, f)) != 0;
   }
   superblock->ready = true;
 }
 
-// What all inputs' words are to the switch, a block at a time, which stays in L1.
+// Combines all inputs' words as the switch would, a block at a time, which stays in L1.
 template <typename Encode>
 size_t IntegerCodec::combine(ElementRange range, wire::Operation how, uint8_t* words, const Encode& encode) const {
   if (inputs() == 1) return encode(0, range, words);
@@ -117,9 +117,9 @@ void IntegerCodec::encode_sum_of_floats(size_t input, ElementRange range, const 
   const auto quantize = kernels_.quantize[row(collective_.type)];
   for (size_t done = 0; done < range.count;) {
     const size_t offset = range.begin + done - superblock.range.begin;
-    const size_t n = std::min(block - offset % block, range.count - done);  // a chunk may begin inside a block
+    const size_t n = std::min(block - offset % block, range.count - done);  // A chunk may begin inside a block.
     const uint8_t exponent = superblock.exponents[offset / block];
-    quantize(source(input, range.begin + done), words + done * kWordBytes, n, quant::quantize_scale(exponent, bits_));
+    quantize(source(input, range.begin + done), words + done * kWordBytes, n, quantize_scale(exponent, bits_));
     done += n;
   }
 }
@@ -146,7 +146,7 @@ size_t IntegerCodec::encode_data(ElementRange range, const Superblock* superbloc
   });
 }
 
-// The part of `range` that the caller wants, with the words moved along.
+// Decodes the part of `range` that the caller wants.
 void IntegerCodec::decode_data(const uint8_t* words, ElementRange range, const Superblock* superblock) const {
   const size_t begin = std::max(range.begin, operands_.output.begin);
   const size_t end = std::min(range.begin + range.count, operands_.output.end);
@@ -157,7 +157,7 @@ void IntegerCodec::decode_data(const uint8_t* words, ElementRange range, const S
     decode_sum_of_floats(words, wanted, *superblock);
     if (superblock->has_nonfinite) {
       const uint8_t* classes = superblock->classes + (wanted.begin - superblock->range.begin);
-      quant::write_nonfinite(collective_.type, target(wanted.begin), classes, wanted.count);  // [WORD-10]
+      write_nonfinite(collective_.type, target(wanted.begin), classes, wanted.count);  // [WORD-10]
     }
   } else {
     decode_words(words, target(begin), wanted.count);
@@ -169,9 +169,9 @@ void IntegerCodec::decode_sum_of_floats(const uint8_t* words, ElementRange range
   const auto dequantize = kernels_.dequantize[row(collective_.type)];
   for (size_t done = 0; done < range.count;) {
     const size_t offset = range.begin + done - superblock.range.begin;
-    const size_t n = std::min(block - offset % block, range.count - done);  // and so may a wanted part
+    const size_t n = std::min(block - offset % block, range.count - done);  // A wanted part may begin inside a block.
     const uint8_t exponent = superblock.exponents[offset / block];
-    dequantize(words + done * kWordBytes, target(range.begin + done), n, quant::dequantize_scale(exponent, bits_),
+    dequantize(words + done * kWordBytes, target(range.begin + done), n, dequantize_scale(exponent, bits_),
                static_cast<float>(operands_.divisor));
     done += n;
   }
@@ -197,7 +197,7 @@ size_t IntegerCodec::encode_nonfinite(ElementRange range, uint8_t* words) const 
 
 void IntegerCodec::decode_nonfinite(const uint8_t* words, ElementRange range, Superblock* superblock) const {
   uint8_t* out = superblock->classes + (range.begin - superblock->range.begin);
-  for (size_t i = 0; i < range.count; ++i) out[i] = static_cast<uint8_t>(quant::nonfinite_class(get_word(words, i)));
+  for (size_t i = 0; i < range.count; ++i) out[i] = static_cast<uint8_t>(nonfinite_class(get_word(words, i)));
 }
 
 uint64_t IntegerCodec::exponents_hash(ElementRange range, const Superblock* superblock) const {
@@ -207,7 +207,7 @@ uint64_t IntegerCodec::exponents_hash(ElementRange range, const Superblock* supe
   const size_t first = offset / block;  // [WIT-12]
   const size_t last = (offset + range.count + block - 1) / block;
   return fnv1a(superblock->exponents.data() + first,
-               last - first);  // only to differ: the witness' keyed hash goes over it
+               last - first);  // Needs no key: the witness' keyed hash covers it.
 }
 
 }  // namespace switchml

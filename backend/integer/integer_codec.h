@@ -1,6 +1,6 @@
-// What a chunk of a collective looks like on the wire: which kernel writes its words and which reads them. Free of I/O
-// and state; one instance per collective and shard. A worker that speaks for several ranks writes what the switch would
-// make of their words: the largest exponent, the sum, the maximum.
+// The words of a collective's chunks on the wire, and the kernels that write and read them. Free of I/O and state; one
+// instance per collective and shard. A worker for several ranks combines their words as the switch would: largest
+// exponent, sum, maximum.
 #pragma once
 
 #include <algorithm>
@@ -8,9 +8,9 @@
 #include <cstdint>
 
 #include "format/format.h"
+#include "integer/block_exponent.h"
 #include "integer/superblock_ring.h"
-#include "quant/block_exponent.h"
-#include "quant/kernels.h"
+#include "kernels/kernels.h"
 #include "slots/chunk_plan.h"
 #include "wire/layout.h"
 
@@ -18,22 +18,22 @@ namespace switchml {
 
 class IntegerCodec {
  public:
-  /// `ranks`: of the whole group, whose words must not overflow.
+  /// `ranks`: ranks of the whole group: the sum of their words must not overflow.
   IntegerCodec(const Collective& collective, const ChunkPlan& plan, int ranks);
 
   /// The switch's operation for a chunk of `stage`.
   wire::Operation operation(Stage stage) const;
 
-  /// Exponents and flags of superblock g into `words`; returns the number of words. They are small values, for the
-  /// witness to guard.
+  /// Writes exponents and flags of superblock g to `words`; returns the number of words. They are small values, which
+  /// the witness guards.
   size_t encode_call(size_t g, uint8_t* words) const;
-  /// Whether n guarded words can be the maximum of such words: exponents up to 254, flags up to 1.
+  /// Whether n guarded words can be the result of a call chunk: exponents up to 254, flags up to 1.
   bool plausible_call(size_t g, const uint8_t* words, size_t n) const;
-  /// The result of a superblock's call chunk, guarded words, into `superblock`. Precondition: plausible_call().
+  /// Reads the result of a superblock's call chunk, guarded words, into `superblock`. Precondition: plausible_call().
   void decode_call(const uint8_t* words, size_t n, Superblock* superblock) const;
 
-  /// Elements `range` (inside superblock `superblock`, null where there are no exponents) into `words`; returns the
-  /// number of words.
+  /// Writes elements `range` to `words`; returns the number of words. `superblock` has the range; null where there are
+  /// no exponents.
   size_t encode_data(ElementRange range, const Superblock* superblock, uint8_t* words) const;
   /// Writes the result of `range` into the collective's output, as far as that asks for it.
   void decode_data(const uint8_t* words, ElementRange range, const Superblock* superblock) const;
@@ -41,7 +41,7 @@ class IntegerCodec {
   size_t encode_nonfinite(ElementRange range, uint8_t* words) const;
   void decode_nonfinite(const uint8_t* words, ElementRange range, Superblock* superblock) const;
 
-  /// Hash of what `range` was quantized with.
+  /// Hash of the exponents with which `range` was quantized.
   uint64_t exponents_hash(ElementRange range, const Superblock* superblock) const;
 
  private:
@@ -58,7 +58,7 @@ class IntegerCodec {
   const Collective& collective_;
   const Operands& operands_;
   const ChunkPlan& plan_;
-  const quant::Kernels& kernels_;
+  const Kernels& kernels_;
   int bits_;
 };
 

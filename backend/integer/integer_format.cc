@@ -13,14 +13,14 @@ namespace switchml {
 
 namespace {
 
-constexpr size_t kSuperblocks = 4;  // whose exponents are known, or being agreed on, at a time
+constexpr size_t kSuperblocks = 4;  // Superblocks with exponents at a time, known or being agreed on.
 
-// A shard without elements has no superblock whose exponents could be agreed on.
+// A shard without elements has no superblock, so no exponents.
 bool uses_exponents(const Collective& collective, ElementRange part) {
   return sums_floats(collective.op, collective.type) && part.count > 0;  // [CALL-2, CALL-3]
 }
 
-// Whether none of n result words is below one's own: a maximum never is.
+// Whether none of n result words is below this worker's own: a maximum never is.
 bool nowhere_below(const uint8_t* result, const uint8_t* own, size_t n) {
   bool below = false;
   for (size_t i = 0; i < n; ++i) {
@@ -48,9 +48,9 @@ class IntegerTask final : public Task {
 
   const ChunkPlan plan;
   const IntegerCodec codec;
-  size_t next_call = 0;        // superblock whose call chunk is opened next
-  size_t next_superblock = 0;  // superblock whose data is being opened
-  size_t next_chunk = 0;       // chunk of that superblock
+  size_t next_call = 0;        // The next call chunk: number of its superblock.
+  size_t next_superblock = 0;  // The next data chunk: number of its superblock.
+  size_t next_chunk = 0;       // The next data chunk: number in its superblock.
 
  private:
   bool all_opened() const override { return all_calls_opened() && all_data_opened(); }
@@ -89,10 +89,10 @@ size_t IntegerFormat::memory_bytes() const {
 
 std::unique_ptr<Task> IntegerFormat::begin(uint64_t serial, std::shared_ptr<SharedCollective> collective,
                                            ElementRange part, size_t chunk_bytes) {
-  SWITCHML_ASSERT(chunk_bytes == session_.payload_bytes);  // which superblock buffers are made for
+  SWITCHML_ASSERT(chunk_bytes == session_.payload_bytes);  // The superblock buffers have this size.
   const Collective& call = collective->collective();
   const ChunkPlan plan(call.type, uses_exponents(call, part), part, chunk_bytes);
-  // Blocks are the same ones whatever the payload and the number of shards.
+  // Blocks are the same for all payloads and numbers of shards.
   SWITCHML_ASSERT(!plan.with_exponents() || plan.superblock(0).begin % plan.block_elements() == 0);
   return std::make_unique<IntegerTask>(serial, std::move(collective), plan, session_);
 }
@@ -114,8 +114,7 @@ std::optional<Chunk> IntegerFormat::take(Task& any, const LaneShape& lane) {
   if (lane.has_elements) return take_data(task);
   if (task.stream == lane.stream) return take_call(task);
   task.announced = true;
-  return Chunk{
-      Stage::kAnnounced, 0, {}};  // to the short stream a collective of the bulk one is a place among its calls
+  return Chunk{Stage::kAnnounced, 0, {}};  // Orders a collective of the bulk stream among the short stream's calls.
 }
 
 std::optional<Chunk> IntegerFormat::take_call(IntegerTask& task) {
@@ -137,10 +136,9 @@ std::optional<Chunk> IntegerFormat::take_data(IntegerTask& task) {
   const size_t chunks = task.plan.chunks_of_superblock(g);
   if (task.plan.with_exponents()) {
     Superblock* superblock = ring_of(task).find(task.serial, g);
-    if (superblock == nullptr || !superblock->ready)
-      return std::nullopt;  // its exponents are still on their way [CALL-8]
+    if (superblock == nullptr || !superblock->ready) return std::nullopt;  // Its exponents are not known yet. [CALL-8]
     if (superblock->has_nonfinite) {
-      // The counts come first: once the first sums are written, an in-place input is gone.
+      // The counts come first: the first sums overwrite an in-place input.
       if (superblock->nonfinite_sent < chunks) {
         return Chunk{Stage::kNonfinite, g, task.plan.chunk(g, superblock->nonfinite_sent++)};  // [CALL-9]
       }
@@ -175,7 +173,7 @@ void IntegerFormat::encode(InFlight& flight, Transport&) {
   seal(flight, task.codec.operation(flight.stage), n, exponents_hash);
 }
 
-// Header and witness around the words that are already in the frame.
+// Writes header and witness of the words that are already in the frame.
 void IntegerFormat::seal(InFlight& flight, wire::Operation operation, size_t words, uint64_t exponents_hash) const {
   const size_t bytes = words * kWordBytes;
   SWITCHML_ASSERT(bytes <= session_.payload_bytes);
@@ -200,7 +198,7 @@ void IntegerFormat::seal(InFlight& flight, wire::Operation operation, size_t wor
   wire::write_header(header, flight.frame);
 }
 
-// The witness covers the words, the place in the stream and the call, and none of these change.
+// The witness covers the words, the position in the stream and the call, none of which change.
 void IntegerFormat::readdress(const InFlight& flight) const {
   wire::Header header = wire::read_header(flight.frame);
   header.job = session_.job;
@@ -248,7 +246,7 @@ void IntegerFormat::decode(Task& any, const InFlight& flight, const ResultView& 
       if (superblock->has_nonfinite) counters_.nonfinite_superblocks.add(1);
       break;
     case Stage::kNonfinite:
-      SWITCHML_ASSERT(superblock != nullptr);  // only sums of floats have non-finite chunks
+      SWITCHML_ASSERT(superblock != nullptr);  // Only sums of floats have non-finite chunks.
       task.codec.decode_nonfinite(result.payload, flight.range, superblock);
       ++superblock->nonfinite_done;
       break;

@@ -1,8 +1,8 @@
-// The format of a session whose switch adds 32-bit integers, as a chip does. A stream has two lanes. The call lane
-// carries one chunk per superblock of every collective, ahead of the data: it announces the collective (ranks that
-// disagree find out by its witness) and agrees on exponents. The data lane carries elements, tensor after tensor
-// without a gap. The short stream's call lane announces the collectives of the bulk stream too, so that ranks that
-// disagree find out whichever streams they chose.
+// The format of sessions with integer switches, which add 32-bit integers as a chip does. A stream has two lanes. The
+// call lane carries one chunk per superblock of every collective, ahead of the data: it announces the collective
+// (ranks that disagree find out by its witness) and agrees on exponents. The data lane carries elements, tensor after
+// tensor without a gap. The short stream's call lane announces the collectives of the bulk stream too, so that ranks
+// that disagree find out whichever streams they chose.
 #pragma once
 
 #include <memory>
@@ -10,7 +10,7 @@
 
 #include "format/format.h"
 #include "integer/superblock_ring.h"
-#include "quant/witness.h"
+#include "integer/witness.h"
 #include "wire/layout.h"
 
 namespace switchml {
@@ -40,8 +40,8 @@ class IntegerFormat final : public Format {
   SuperblockRing& ring_of(const Task& task) { return rings_[task.is_bulk() ? 1 : 0]; }
   void seal(InFlight& flight, wire::Operation operation, size_t words, uint64_t exponents_hash) const;
 
-  std::vector<SuperblockRing> rings_;  // Index: stream.
-  const quant::Witness witness_;
+  std::vector<SuperblockRing> rings_;  // One per stream.
+  const Witness witness_;
 };
 
 }  // namespace switchml

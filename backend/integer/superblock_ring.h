@@ -13,14 +13,14 @@
 namespace switchml {
 
 struct Superblock {
-  uint64_t task = 0;   // serial number of the collective
-  size_t number = 0;   // of that collective
-  ElementRange range;  // of the superblock
-  bool ready = false;  // exponents are known
+  uint64_t task = 0;   // Serial number of the collective.
+  size_t number = 0;   // Number in the collective.
+  ElementRange range;  // Elements of the collective.
+  bool ready = false;  // Exponents are known.
   bool has_nonfinite = false;
-  std::vector<uint8_t> exponents;  // one per block
-  uint8_t* classes = nullptr;  // the ring's; a quant::Nonfinite per element of the superblock, used where has_nonfinite
-  size_t nonfinite_sent = 0;   // chunks
+  std::vector<uint8_t> exponents;  // One per block.
+  uint8_t* classes = nullptr;      // A Nonfinite per element, used where has_nonfinite; the ring's memory.
+  size_t nonfinite_sent = 0;       // Chunks.
   size_t nonfinite_done = 0;
   size_t chunks_done = 0;
 };
@@ -31,16 +31,15 @@ class SuperblockRing {
   SuperblockRing(size_t capacity, size_t max_blocks, size_t max_elements);
 
   bool full() const { return used_ == buffers_.size(); }
-  /// Takes the next buffer. Precondition: !full().
+  /// Allocates the next buffer. Precondition: !full().
   Superblock* take(uint64_t task, size_t superblock, ElementRange range);
-  /// The buffer of (collective, superblock), or null.
   Superblock* find(uint64_t task, size_t superblock);
   /// The superblock's last chunk is done. Buffers become free again in order.
   void finish(Superblock* buffer);
   size_t memory_bytes() const { return memory_bytes_; }
 
  private:
-  FrameMemory memory_;  // few superblocks have such elements: what no superblock needs is not touched
+  FrameMemory memory_;  // Of the classes, which few superblocks need: untouched pages cost nothing.
   size_t memory_bytes_;
   std::vector<Superblock> buffers_;
   std::vector<bool> finished_;

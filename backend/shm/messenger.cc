@@ -4,7 +4,7 @@
 #include <cstring>
 
 #include "base/assert.h"
-#include "quant/kernels.h"
+#include "kernels/kernels.h"
 
 namespace switchml::shm {
 
@@ -98,7 +98,7 @@ bool Messenger::step(Time now) {
   return status_.ok() && (signalled.any() || wrote);
 }
 
-// Whoever has gone has said all that is to be read before it said so.
+// A rank that has gone wrote all that is to be read before it said so.
 void Messenger::read(int source) {
   Peer& from = peer(source);
   const bool gone = mail_.state(source) != Mail::State::kHere;
@@ -160,7 +160,7 @@ void Messenger::take_piece(int source, size_t bytes, const uint8_t* behind) {
   Message& message = coming.front();
   auto* to = static_cast<uint8_t*>(message.to) + message.moved;
   if (message.bytes >= kLargeMessage) {
-    quant::kernels().copy_non_temporal(behind, to, bytes);
+    kernels().copy_non_temporal(behind, to, bytes);
   } else {
     std::memcpy(to, behind, bytes);
   }

@@ -5,7 +5,7 @@
 #include <cstring>
 
 #include "base/limits.h"
-#include "quant/kernels.h"
+#include "kernels/kernels.h"
 
 namespace switchml::shm {
 
@@ -36,16 +36,16 @@ bool is_among(const uint8_t* to, const uint8_t* const* inputs, int ranks) {
 
 void fill_frame(const void* from, size_t bytes, uint8_t* frame, Stores stores) {
   if (bytes == 0) return;
-  if (stores == Stores::kNonTemporal) return quant::kernels().copy_non_temporal(from, frame, bytes);
+  if (stores == Stores::kNonTemporal) return kernels().copy_non_temporal(from, frame, bytes);
   std::memcpy(frame, from, bytes);
 }
 
-void reduce_chunk(const Reduction& reduction, const uint8_t* const* inputs, int ranks, size_t n, const Target* targets,
-                  size_t count) {
+void reduce_chunk(const ElementReduction& reduction, const uint8_t* const* inputs, int ranks, size_t n,
+                  const Target* targets, size_t count) {
   if (count == 0) return;
   const bool whole = targets->begin == 0 && targets->end >= n;
   if (count == 1 && whole && targets->stores == Stores::kCached && !is_among(targets->to, inputs, ranks)) {
-    return quant::reduce(reduction, inputs, ranks, n, targets->to);
+    return reduce(reduction, inputs, ranks, n, targets->to);
   }
   const size_t size = element_bytes(reduction.type);
   alignas(64) Staged staged;
@@ -54,7 +54,7 @@ void reduce_chunk(const Reduction& reduction, const uint8_t* const* inputs, int 
   for (size_t first = 0; first < n; first += most) {
     const size_t elements = std::min(n - first, most);
     for (int rank = 0; rank < ranks; ++rank) parts[static_cast<size_t>(rank)] = inputs[rank] + first * size;
-    quant::reduce(reduction, parts.data(), ranks, elements, staged.data());
+    reduce(reduction, parts.data(), ranks, elements, staged.data());
     deliver(staged.data(), size, first, elements, targets, count);
   }
 }

@@ -1,15 +1,13 @@
-// A chunk of every rank's tensor, into a frame and reduced out of the frames (quant/reduction.h), in the caches or past
+// A chunk of every rank's tensor, into a frame and reduced out of the frames (exact/reduction.h), in the caches or past
 // them.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 
-#include "quant/reduction.h"
+#include "exact/reduction.h"
 
 namespace switchml::shm {
-
-using quant::Reduction;
 
 /// How frames and results are written: for readers that share a cache with the writer, or for those that do not. What
 /// is written is the same, and there for others once the writer has said so by a release.
@@ -25,9 +23,9 @@ struct Target {
 
 /// Copies so many bytes into a frame. Thread-safe, as is all here.
 void fill_frame(const void* from, size_t bytes, uint8_t* frame, Stores stores = Stores::kCached);
-/// quant::reduce() of n elements of each rank to each of `targets`; one of these may be where a rank's elements are.
-void reduce_chunk(const Reduction& reduction, const uint8_t* const* inputs, int ranks, size_t n, const Target* targets,
-                  size_t count);
+/// reduce() of n elements of each rank to each of `targets`; one of these may be where a rank's elements are.
+void reduce_chunk(const ElementReduction& reduction, const uint8_t* const* inputs, int ranks, size_t n,
+                  const Target* targets, size_t count);
 /// The same for bytes of one rank, as they are.
 void copy_chunk(const uint8_t* from, size_t n, const Target* targets, size_t count);
 

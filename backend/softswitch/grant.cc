@@ -13,7 +13,7 @@ namespace {
 
 // A kernel accounts a queued datagram with about twice its bytes.
 constexpr size_t kQueueOverhead = 2;
-constexpr size_t kStreamOverhead = 8;  // a frame's prefix
+constexpr size_t kStreamOverhead = 8;  // A frame's prefix.
 
 size_t slots_that_queue(const GrantLimits& limits, const wire::Open& asked, size_t payload) {
   if ((asked.flags & (wire::kOpenStream | wire::kOpenRdma)) != 0) {  // [OPEN-6]
@@ -24,7 +24,7 @@ size_t slots_that_queue(const GrantLimits& limits, const wire::Open& asked, size
   return limits.receive_buffer_bytes / (members * kQueueOverhead * (payload + wire::kExactHeaderBytes));
 }
 
-/// `kept`: contributions of each slot.
+/// `kept`: contributions that each slot keeps.
 size_t slots_that_fit(const GrantLimits& limits, size_t payload, size_t kept) {
   const size_t fit = limits.page_slots != 0 ? limits.free_pages * limits.page_slots
                                             : limits.free_slot_memory_bytes / SlotStore::slot_bytes(payload, kept);
@@ -51,7 +51,7 @@ Grant refuse(wire::ReplyStatus status, size_t by) {
   return out;
 }
 
-/// The largest size up to the one asked for that all take; 0 and in `by` the first that takes none of them.
+/// The largest size up to `asked` that all switches take; else 0, and `by` is the first switch that takes none.
 size_t common_payload(size_t asked, const std::vector<GrantLimits>& switches, size_t* by) {  // [OPEN-4]
   std::vector<size_t> sizes;
   for (size_t size = allowed_payload(asked); size != 0; size = allowed_payload(size - 1)) {

@@ -1,4 +1,4 @@
-// What a controller does to a switch.
+// The operations of a controller on a switch.
 #include "softswitch/installed.h"
 
 #include <string>
@@ -72,7 +72,7 @@ Status SoftSwitch::install(const InstalledSession& session, Time now) {
 }
 
 Status SoftSwitch::set_member(uint8_t job, uint32_t epoch, int worker, int shard, const Endpoint& endpoint) {
-  if (impl_->table.place(job, epoch, worker, shard, endpoint)) return {};
+  if (impl_->table.set_member(job, epoch, worker, shard, endpoint)) return {};
   return {Code::kInvalidArgument, "job " + std::to_string(job) + " of epoch " + std::to_string(epoch) +
                                       " has no member " + std::to_string(worker) + " with shard " +
                                       std::to_string(shard)};

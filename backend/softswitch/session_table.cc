@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "quant/siphash.h"
+#include "base/siphash.h"
 #include "slots/slot_store.h"
 
 namespace switchml::softswitch {
@@ -44,16 +44,16 @@ void SessionEntry::set_member(int worker, int shard, const Endpoint& endpoint) {
 
 // ---- the table ----
 
-SessionTable::Opened SessionTable::open(const wire::Open& asked, Time now, const Endpoint& client) {
+OpenOutcome SessionTable::open(const wire::Open& asked, Time now, const Endpoint& client) {
   const size_t free = free_memory();
-  size_t share = free;
+  size_t quota = free;
   if (client.size != 0) {
-    const Use used = used_by(client);
+    const ClientUse used = used_by(client);
     if (used.jobs >= limits_.client_jobs && find_client(asked.client_key) == nullptr) return quota_used_up();
-    share = share_left(used);
+    quota = quota_left(used);
   }
-  Opened out = open(asked, {grant_limits(std::min(free, share))}, now);
-  if (out.status == ReplyStatus::kNoSlots && share < free) return quota_used_up();
+  OpenOutcome out = open(asked, {grant_limits(std::min(free, quota))}, now);
+  if (out.status == ReplyStatus::kNoSlots && quota < free) return quota_used_up();
   if (out.fresh != nullptr) out.fresh->client_ = client;
   return out;
 }
@@ -72,33 +72,33 @@ int SessionTable::slots_with(const wire::Open& asked, size_t memory_bytes) const
   return grant(asked, {grant_limits(memory_bytes)}).slots;
 }
 
-bool SessionTable::lacks_share(const wire::Open& asked, const Endpoint& client) const {
+bool SessionTable::lacks_quota(const wire::Open& asked, const Endpoint& client) const {
   if (client.size == 0 || find_client(asked.client_key) != nullptr) return false;
-  const Use used = used_by(client);
+  const ClientUse used = used_by(client);
   const size_t most = std::min(limits_.slot_memory_bytes, limits_.client_memory_bytes);
-  return used.jobs >= limits_.client_jobs || slots_with(asked, share_left(used)) < slots_with(asked, most);
+  return used.jobs >= limits_.client_jobs || slots_with(asked, quota_left(used)) < slots_with(asked, most);
 }
 
 bool SessionTable::lacks_room(const wire::Open& asked, const Endpoint& client) const {
   if (find_client(asked.client_key) != nullptr) return false;
   size_t most = limits_.slot_memory_bytes;
   if (client.size != 0) {
-    const Use used = used_by(client);
-    if (used.jobs >= limits_.client_jobs) return false;  // room is of no use to it
-    most = std::min(most, share_left(used));
+    const ClientUse used = used_by(client);
+    if (used.jobs >= limits_.client_jobs) return false;  // Room would not help.
+    most = std::min(most, quota_left(used));
   }
   const int wanted = slots_with(asked, most);
   return wanted > 0 && (free_job() == 0 || slots_with(asked, free_memory()) < wanted);
 }
 
-SessionTable::Opened SessionTable::quota_used_up() {
-  Opened out;
+OpenOutcome SessionTable::quota_used_up() {
+  OpenOutcome out;
   out.status = ReplyStatus::kQuota;
   return out;
 }
 
-SessionTable::Use SessionTable::used_by(const Endpoint& client) const {
-  Use use;
+SessionTable::ClientUse SessionTable::used_by(const Endpoint& client) const {
+  ClientUse use;
   for (const auto& entry : entries_) {
     if (!entry || entry->client_ != client) continue;
     ++use.jobs;
@@ -107,8 +107,8 @@ SessionTable::Use SessionTable::used_by(const Endpoint& client) const {
   return use;
 }
 
-SessionTable::Opened SessionTable::open(const wire::Open& asked, const std::vector<GrantLimits>& switches, Time now) {
-  Opened out;
+OpenOutcome SessionTable::open(const wire::Open& asked, const std::vector<GrantLimits>& switches, Time now) {
+  OpenOutcome out;
   if (const SessionEntry* known = find_client(asked.client_key)) {  // [OPEN-2]
     const bool same = known->workers_ == asked.workers && known->shards_ == asked.shards;
     out.status = same ? ReplyStatus::kOk : ReplyStatus::kBadRequest;
@@ -178,9 +178,9 @@ std::unique_ptr<SessionEntry> SessionTable::make_entry(const InstalledSession& s
 SessionEntry* SessionTable::keep(std::unique_ptr<SessionEntry> entry) {
   slot_memory_in_use_ += entry->slot_memory_bytes_;
   ++sessions_;
-  auto& place = entries_[entry->job()];
-  place = std::move(entry);
-  return place.get();
+  auto& kept = entries_[entry->job()];
+  kept = std::move(entry);
+  return kept.get();
 }
 
 SessionEntry* SessionTable::install(const InstalledSession& session, Time now) {
@@ -192,7 +192,7 @@ SessionEntry* SessionTable::install(const InstalledSession& session, Time now) {
   return keep(std::move(entry));
 }
 
-bool SessionTable::place(uint8_t job, uint32_t epoch, int worker, int shard, const Endpoint& endpoint) {
+bool SessionTable::set_member(uint8_t job, uint32_t epoch, int worker, int shard, const Endpoint& endpoint) {
   SessionEntry* entry = find(job, epoch);
   if (entry == nullptr || worker < 0 || worker >= entry->workers_ || !entry->expected_.test(worker)) return false;
   if (shard < -1 || shard >= entry->shards_) return false;
@@ -202,8 +202,8 @@ bool SessionTable::place(uint8_t job, uint32_t epoch, int worker, int shard, con
   return true;
 }
 
-SessionTable::Joined SessionTable::join(const wire::Join& asked, const Endpoint& from, Time now) {
-  Joined out;
+JoinOutcome SessionTable::join(const wire::Join& asked, const Endpoint& from, Time now) {
+  JoinOutcome out;
   SessionEntry* entry = find(asked.job, asked.epoch);
   if (entry == nullptr) {
     out.status = ReplyStatus::kUnknownSession;
@@ -218,7 +218,7 @@ SessionTable::Joined SessionTable::join(const wire::Join& asked, const Endpoint&
   }
   const Carrier came = from.carrier == Carrier::kTcpAccepted ? Carrier::kTcp : from.carrier;
   if (entry->leased_ && entry->carrier_ != came) {  // [JOIN-2, TCP-9]
-    out.status = ReplyStatus::kBadRequest;          // results would not reach those who came the other way
+    out.status = ReplyStatus::kBadRequest;          // Results go by one carrier only.
     return out;
   }
   out.reply.cookie = cookie_of(asked, from);
@@ -233,8 +233,8 @@ SessionTable::Joined SessionTable::join(const wire::Join& asked, const Endpoint&
   return out;
 }
 
-SessionTable::Closed SessionTable::close(const wire::Close& asked, Time now) {
-  Closed out;
+CloseOutcome SessionTable::close(const wire::Close& asked, Time now) {
+  CloseOutcome out;
   SessionEntry* entry = find(asked.job, asked.epoch);
   if (entry == nullptr) {
     out.status = ReplyStatus::kUnknownSession;
@@ -283,7 +283,7 @@ const SessionEntry* SessionTable::find_client(uint64_t client_key) const {
   return nullptr;
 }
 
-// The free number after the last one given, so that a number rests as long as possible. 0: none.
+// The next free number after the last one given, so that a number rests as long as possible. 0: none.
 uint8_t SessionTable::free_job() const {  // [PKT-6]
   const int jobs = std::clamp(limits_.max_jobs, 1, kMaxJobs);
   for (int i = 0; i < jobs; ++i) {
@@ -293,23 +293,24 @@ uint8_t SessionTable::free_job() const {  // [PKT-6]
   return 0;
 }
 
-// A keyed hash of a counter: who has seen some epochs and keys cannot tell the others.
+// A keyed hash of a counter: known epochs and keys do not tell others.
 uint64_t SessionTable::next_random() {
   ++random_calls_;
-  return quant::siphash24({limits_.seed, ~limits_.seed}, &random_calls_, sizeof random_calls_);
+  return siphash24({limits_.seed, ~limits_.seed}, &random_calls_, sizeof random_calls_);
 }
 
-// Nothing is kept of those who have not joined. Another key than that of epochs and session keys. [COOKIE-1]
+// A keyed hash, so that joins before the proof leave no state. The key is not that of epochs and session keys.
+// [COOKIE-1]
 uint64_t SessionTable::cookie_of(const wire::Join& asked, const Endpoint& from) const {
   uint8_t text[wire::kJoinBytes + Endpoint::kBytes] = {};
-  wire::Join place;
-  place.epoch = asked.epoch;
-  place.job = asked.job;
-  place.worker = asked.worker;
-  place.shard = asked.shard;
-  wire::write_join(place, text);
+  wire::Join member;
+  member.epoch = asked.epoch;
+  member.job = asked.job;
+  member.worker = asked.worker;
+  member.shard = asked.shard;
+  wire::write_join(member, text);
   std::copy_n(from.bytes, from.size, text + wire::kJoinBytes);
-  return quant::siphash24({~limits_.seed, limits_.seed}, text, wire::kJoinBytes + from.size);
+  return siphash24({~limits_.seed, limits_.seed}, text, wire::kJoinBytes + from.size);
 }
 
 uint32_t SessionTable::next_epoch(uint8_t job) {

@@ -1,6 +1,6 @@
-// The rules of sessions: who may open one [OPEN-1, OPEN-2], who is a member [JOIN-1, JOIN-4, COOKIE-1], when it ends
-// [CLOSE-2, LEASE-1]. Every request is idempotent [CTL-5]. Free of I/O, of clocks and of the data path, so that the
-// controller of a hardware switch can obey the very same rules.
+// The rules of sessions: opens [OPEN-1, OPEN-2], membership [JOIN-1, JOIN-4, COOKIE-1], ends [CLOSE-2, LEASE-1]. Every
+// request is idempotent [CTL-5]. Free of I/O, of clocks and of the data path, so that a controller of hardware switches
+// obeys the very same rules.
 #pragma once
 
 #include <algorithm>
@@ -25,11 +25,11 @@ class SessionEntry {
  public:
   uint8_t job() const { return reply_.job; }
   uint32_t epoch() const { return reply_.epoch; }
-  /// What its open was answered; of an installed session without lease, and without key unless it is exact.
+  /// The reply to its open. An installed session has no lease, and a key only if it is exact.
   const wire::OpenReply& granted() const { return reply_; }
   /// Worker numbers are below this.
   int workers() const { return workers_; }
-  /// Whose contributions complete a use: all of 0 to workers()-1, but for parts of a tree.
+  /// Members that must contribute to a use: all of 0 to workers()-1, but for parts of a tree.
   const WorkerSet& expected() const { return expected_; }
   /// Null: this switch answers its members itself.
   const Uplink* uplink() const { return uplink_ ? &*uplink_ : nullptr; }
@@ -38,21 +38,20 @@ class SessionEntry {
   size_t payload_bytes() const { return reply_.payload; }
   bool whole_chunks() const { return (reply_.flags & wire::kOpenWholeChunks) != 0; }
   bool exact() const { return (reply_.flags & wire::kOpenExact) != 0; }
-  /// Of an exact session's packets.
+  /// For the packets of an exact session.
   wire::ChecksumRule checksum_rule() const { return {reply_.session_key, carrier_ != Carrier::kRdma}; }  // [RDMA-5]
-  /// Contributions that a slot keeps.
+  /// The number of contributions that a slot keeps.
   size_t kept() const { return exact() ? static_cast<size_t>(workers_) : 0; }
-  /// Whether a packet may have so many bytes behind its header.
+  /// Whether a packet may have `bytes` bytes behind its header.
   bool takes(size_t bytes) const {
     return bytes == payload_bytes() || bytes == 0 || (bytes < payload_bytes() && !whole_chunks());  // [LEN-3]
   }
   int shard_of(uint16_t slot) const { return slot / slots_per_shard_; }  // [SHARD-1]
 
-  /// Who opened it; empty: not known.
+  /// The client that opened it; empty: unknown.
   const Endpoint& client() const { return client_; }
-  /// Where (worker, shard) receives; an empty endpoint if it has not joined or has left. Precondition: both in range.
+  /// The address of (worker, shard); empty if it has not joined or has left. Precondition: both in range.
   const Endpoint& member(int worker, int shard) const { return members_[index(worker, shard)]; }
-  /// Whether `from` is one of the worker's endpoints.
   bool speaks_for(int worker, const Endpoint& from) const;
   /// The endpoints that get the results of a shard's slots.
   const std::vector<const Endpoint*>& audience(int shard) const { return audiences_[static_cast<size_t>(shard)]; }
@@ -61,7 +60,7 @@ class SessionEntry {
   /// (worker, shard) pairs that have joined.
   int joined_pairs() const { return joined_pairs_; }
 
-  /// Answers to a member leave from where its packets arrive. A controller knows addresses only.
+  /// Sets the local address at which a member's packets arrive: answers leave from there.
   void note_via(int worker, int shard, uint8_t via) { members_[index(worker, shard)].via = via; }
 
   Time last_heard{};
@@ -80,94 +79,96 @@ class SessionEntry {
   int workers_ = 0;
   WorkerSet expected_;
   std::optional<Uplink> uplink_;
-  bool leased_ = true;  // ends when nobody is heard; false: a controller ends it
+  bool leased_ = true;  // Ends when no member is heard; false: a controller ends it.
   int shards_ = 0;
   int slots_per_shard_ = 1;
   int joined_pairs_ = 0;
   size_t slot_memory_bytes_ = 0;
   std::vector<Endpoint> members_;
-  std::vector<std::vector<const Endpoint*>> audiences_;  // by shard; into members_
+  std::vector<std::vector<const Endpoint*>> audiences_;  // Shard -> elements of members_.
   WorkerSet left_;
-  Carrier carrier_ = Carrier::kPackets;  // by which members come; kTcp also for connections that they make
+  Carrier carrier_ = Carrier::kPackets;  // The members' carrier; kTcp also for connections that they make.
 };
 
 struct SessionLimits {
-  size_t slot_memory_bytes = 0;  // of all sessions together
+  size_t slot_memory_bytes = 0;  // All sessions' together.
   size_t max_payload_bytes = 0;
   bool whole_chunks = false;
-  bool exact = false;      // sessions may be, where that is asked for
-  bool suits_tcp = false;  // replies say that TCP is for it
-  bool has_card = false;   // members may come by RDMA
+  bool exact = false;      // Grants exact sessions to opens that ask for them.
+  bool suits_tcp = false;  // Replies recommend TCP.
+  bool has_card = false;   // Members may use RDMA.
   int max_jobs = kMaxJobs;
-  // Of one client, where it is known who asks.
+  // Quotas of a client, if the client of an open is known.
   int client_jobs = kMaxJobs;
   size_t client_memory_bytes = SIZE_MAX;
-  size_t receive_buffer_bytes = 0;  // 0: unbounded
+  size_t receive_buffer_bytes = 0;  // 0: unbounded.
   Duration lease = seconds(30);
   Duration silence = seconds(15);
-  uint64_t seed = 0;  // of epochs and keys
+  uint64_t seed = 0;  // Seed of epochs and keys.
+};
+
+struct OpenOutcome {
+  wire::ReplyStatus status = wire::ReplyStatus::kOk;
+  wire::OpenReply reply;          // Set on kOk.
+  SessionEntry* fresh = nullptr;  // The session, if this call made it: its slots need memory.
+  size_t refused_by = 0;          // Unless kOk: the index of the switch with the limit that forbids it.
+};
+
+struct JoinOutcome {
+  wire::ReplyStatus status = wire::ReplyStatus::kOk;
+  wire::JoinReply reply;  // Set if the status has_body().
+};
+
+struct CloseOutcome {
+  wire::ReplyStatus status = wire::ReplyStatus::kOk;
+  bool last = false;  // No member is left: the caller frees the slots and calls end(job).
 };
 
 class SessionTable {
  public:
   explicit SessionTable(const SessionLimits& limits) : limits_(limits) {}
 
-  struct Opened {
-    wire::ReplyStatus status = wire::ReplyStatus::kOk;
-    wire::OpenReply reply;          // on kOk
-    SessionEntry* fresh = nullptr;  // the session, if this call made it: its slots need memory
-    size_t refused_by = 0;          // otherwise: the index of the switch whose limits forbid it
-  };
-  /// A session of the one switch that has these limits. `client`: who asks; empty: nobody whose sessions are counted.
-  Opened open(const wire::Open& asked, Time now, const Endpoint& client = {});
-  /// The same over several switches, of which each has limits of its own.
-  Opened open(const wire::Open& asked, const std::vector<GrantLimits>& switches, Time now);
+  /// Opens a session at the one switch with these limits. `client`: the opener; empty: it has no quota.
+  OpenOutcome open(const wire::Open& asked, Time now, const Endpoint& client = {});
+  /// Opens a session over several switches, each with limits of its own.
+  OpenOutcome open(const wire::Open& asked, const std::vector<GrantLimits>& switches, Time now);
 
-  struct Joined {
-    wire::ReplyStatus status = wire::ReplyStatus::kOk;
-    wire::JoinReply reply;  // where the status has_body()
-  };
-  Joined join(const wire::Join& asked, const Endpoint& from, Time now);
+  JoinOutcome join(const wire::Join& asked, const Endpoint& from, Time now);
 
-  struct Closed {
-    wire::ReplyStatus status = wire::ReplyStatus::kOk;
-    bool last = false;  // nobody is left: the caller frees the slots and calls end(job)
-  };
-  Closed close(const wire::Close& asked, Time now);
+  CloseOutcome close(const wire::Close& asked, Time now);
 
-  /// A sign of life that came another way than by a join. False: no such session, or not its key.
+  /// Extends the lease without a join. False: no such session, or another key.
   bool renew(uint8_t job, uint32_t epoch, uint64_t session_key, Time now);
 
-  /// Makes a session known that a controller granted; it has no lease. Null if the job number is in use.
+  /// Adds a session that a controller granted; it has no lease. Null if the job number is in use.
   SessionEntry* install(const InstalledSession& session, Time now);
-  /// Where a member of an installed session receives and sends from; shard -1: all shards. False: no such session,
-  /// worker or shard.
-  bool place(uint8_t job, uint32_t epoch, int worker, int shard, const Endpoint& endpoint);
+  /// Sets the address of a member of an installed session; shard -1: of all shards. False: no such session, worker or
+  /// shard.
+  bool set_member(uint8_t job, uint32_t epoch, int worker, int shard, const Endpoint& endpoint);
 
-  /// Null unless the job is open with this very epoch.
   SessionEntry* find(uint8_t job, uint32_t epoch) {
     SessionEntry* entry = entries_[job].get();
     return entry != nullptr && entry->epoch() == epoch ? entry : nullptr;
   }
 
-  /// The session that an open with this client key made; null if there is none. Installed ones have no such key.
+  /// The session that an open with this client key made, or null. Installed sessions have no such key.
   const SessionEntry* find_client(uint64_t client_key) const;
-  /// Null unless the job is open, whatever its epoch.
+  /// The session of this job, whatever its epoch, or null.
   const SessionEntry* find(uint8_t job) const { return entries_[job].get(); }
 
-  /// As if a member had been heard: for a controller that could not have heard one.
+  /// Extends the lease: a controller may not have been able to hear members.
   void extend_lease(uint8_t job, Time now) {
     if (entries_[job]) entries_[job]->last_heard = now;
   }
 
-  /// Job numbers whose lease has run out, for the caller to end().
+  /// Jobs with leases that have run out, for the caller to end().
   std::vector<uint8_t> expired(Time now) const { return unheard(now, limits_.lease); }  // [LEASE-1]
-  /// Job numbers that may be ended where what they hold is wanted: unheard for the limit of silence, or half of the
-  /// lease. The longest silent first. [LEASE-3]
+  /// Jobs that may be ended to make room: unheard for the limit of silence, or half of the lease. The longest silent
+  /// first. [LEASE-3]
   std::vector<uint8_t> silent(Time now) const { return unheard(now, std::min(limits_.lease / 2, limits_.silence)); }
-  /// Whether what its client may have besides is less than an open asks for, and could be granted at most.
-  bool lacks_share(const wire::Open& asked, const Endpoint& client) const;
-  /// Whether there is less than an open asks for, as far as its client may have it.
+  /// Whether the rest of the client's quota grants less than the whole quota would.
+  bool lacks_quota(const wire::Open& asked, const Endpoint& client) const;
+  /// Whether the switch, within the rest of the client's quota, cannot grant the request.
   bool lacks_room(const wire::Open& asked, const Endpoint& client) const;
   /// Forgets a session. Its epoch is never valid again.
   void end(uint8_t job);
@@ -180,24 +181,24 @@ class SessionTable {
   SessionEntry* keep(std::unique_ptr<SessionEntry> entry);
   std::vector<uint8_t> unheard(Time now, Duration limit) const;
   uint8_t free_job() const;
-  struct Use {
+  struct ClientUse {
     int jobs = 0;
     size_t memory_bytes = 0;
   };
-  Use used_by(const Endpoint& client) const;
+  ClientUse used_by(const Endpoint& client) const;
   size_t free_memory() const { return limits_.slot_memory_bytes - slot_memory_in_use_; }
-  size_t share_left(const Use& used) const {
+  size_t quota_left(const ClientUse& used) const {
     return limits_.client_memory_bytes - std::min(used.memory_bytes, limits_.client_memory_bytes);
   }
   GrantLimits grant_limits(size_t memory_bytes) const;
   int slots_with(const wire::Open& asked, size_t memory_bytes) const;
-  static Opened quota_used_up();
+  static OpenOutcome quota_used_up();
   uint64_t cookie_of(const wire::Join& asked, const Endpoint& from) const;
   uint64_t next_random();
   uint32_t next_epoch(uint8_t job);
 
   SessionLimits limits_;
-  std::unique_ptr<SessionEntry> entries_[256];  // by job number
+  std::unique_ptr<SessionEntry> entries_[256];  // Index: job number.
   uint32_t last_epoch_[256] = {};
   uint8_t last_job_ = 0;
   uint64_t random_calls_ = 0;

@@ -32,9 +32,9 @@ SessionLimits session_limits(const SwitchOptions& options) {
 const ExactAggregator kExact;
 const IntegerAggregator kInteger;
 
-// Whether a leaf sends a complete use up again for this member's repeat. One loss makes all members repeat. So the
-// first of them asks for all, and so does the last: it is the likeliest to come after what the parent lacked. A member
-// that repeats twice has waited in vain, and is a first one. [TREE-6]
+// Whether a leaf sends a complete use up again for this member's repeat. One loss makes all members repeat: the first
+// of them asks for all, and so does the last, the likeliest to come after the parent's loss is repaired. A member's
+// second repeat counts as a first one. [TREE-6]
 bool asks_for_all(SlotUse* use, uint8_t worker, const WorkerSet& members) {
   const bool first = use->asked_again == WorkerSet{} || use->asked_again.test(worker);
   if (first) use->asked_again = WorkerSet{};
@@ -52,7 +52,7 @@ SessionEntry* drop(Counter& counter) {
 
 }  // namespace
 
-// ---- what leaves ----
+// ---- output ----
 
 void PacketContext::unicast(const uint8_t* frame, size_t size, const Endpoint& to, Ecn ecn) {
   counters.packets_sent.add(1);
@@ -122,9 +122,8 @@ void SoftSwitch::sweep(Time now) { impl_->expire(impl_->table.expired(now)); }
 
 void SoftSwitch::hand_requests_to(ControlTap* tap) { impl_->tap = tap; }
 void SoftSwitch::answer_meets_by(MeetTap* tap) { impl_->meet_tap = tap; }
-SoftSwitch::Joined SoftSwitch::join(const wire::Join& asked, const Endpoint& from, Time now) {
-  const SessionTable::Joined joined = impl_->table.join(asked, from, now);
-  return {joined.status, joined.reply};
+JoinOutcome SoftSwitch::join(const wire::Join& asked, const Endpoint& from, Time now) {
+  return impl_->table.join(asked, from, now);
 }
 bool SoftSwitch::serves(uint8_t job, uint32_t epoch) const { return impl_->table.find(job, epoch) != nullptr; }
 
@@ -178,8 +177,7 @@ SessionEntry* SoftSwitch::Impl::admit(const Aggregator& format, const Arrival& a
   const Endpoint& member = session->member(arrival.worker, session->shard_of(arrival.slot));
   if (member.size == 0) return drop(counts.dropped_worker);  // [DROP-10]
   if (member != from) {
-    // The right worker through the wrong one of its sockets is a slot of another shard; anybody else is a stranger.
-    // [DROP-10]
+    // The worker's packet from another of its sockets is for a slot of another shard. [DROP-10]
     return drop(session->speaks_for(arrival.worker, from) ? counts.dropped_slot : counts.dropped_source);
   }
   return session->takes(arrival.bytes) ? session : drop(counts.dropped_length);  // [DROP-4]
@@ -298,7 +296,7 @@ void SoftSwitch::Impl::hand_on(const Aggregator& format, const RxFrame& frame, P
   if (use.holds(result.epoch, result.seq)) use.asked_again = WorkerSet{};  // [TREE-6, ETREE-4]
   const SwitchFrame whole{frame.data, frame.size};
   SwitchFrame bare = whole;
-  if (result.bytes > 0 && !(use.want_none == WorkerSet{})) {  // with a checksum of its own
+  if (result.bytes > 0 && !(use.want_none == WorkerSet{})) {  // The bare frame has another checksum.
     uint8_t* payload = store.payload(result.slot, result.seq);
     context.reclaim(use);
     format.make_bare_frame(frame.data, session->checksum_rule(), payload);

@@ -1,5 +1,5 @@
-// The aggregator as a pure state machine: a packet in, packets out. No socket, no clock, no thread. It is the
-// executable statement of what the P4 programs do; the steps carry their controls' names:
+// The aggregator as a pure state machine: a packet in, packets out. No socket, no clock, no thread. It specifies the P4
+// programs; the steps have the names of their controls:
 //   Session (job, epoch, worker, source) -> SlotIndex (range) -> SequenceCheck (NEW, SAME, STALE) -> Bitmap ->
 //   Exponent, Witness, Aggregator -> NextStep (drop, answer one, answer all)
 #pragma once
@@ -12,75 +12,74 @@
 #include "base/counters.h"
 #include "base/status.h"
 #include "socket/endpoint.h"
-#include "softswitch/installed.h"
+#include "softswitch/session_table.h"
 #include "wire/layout.h"
 
 namespace switchml::softswitch {
 
 struct SwitchOptions {
-  /// Memory for slots of all jobs together, in bytes; an open beyond it is refused (no_slots).
+  /// Memory for the slots of all jobs, in bytes; an open beyond it is refused (no_slots).
   size_t slot_memory_bytes = size_t{256} << 20;
   /// Largest payload that a job is granted.
   size_t max_payload_bytes = 63 * 1024;
   int max_jobs = 255;
-  /// What one client may have of them: jobs, and bytes of slot memory. Who counts as one client of those that send,
-  /// `client_of` says; null: nobody is counted.
+  /// Quotas of a client: jobs, and bytes of slot memory. `client_of` maps a sender's address to its client; null: there
+  /// are no quotas.
   int client_jobs = 255;
   size_t client_memory_bytes = SIZE_MAX;
   Endpoint (*client_of)(const Endpoint& from) = nullptr;
-  /// Only opens whose client keys invite() announced are granted. Memory is then what those who announce them ask for.
+  /// Grants only opens with client keys that invite() announced.
   bool by_invitation = false;
-  /// Take packets without words or with a whole payload only, as a switch does whose parser knows no other lengths.
+  /// Takes packets without words or with a whole payload only, as chips do: their parsers know no other lengths.
   bool whole_chunks = false;
-  /// Grant no exact session, as a switch does that only adds integers.
+  /// Grants no exact session, as chips do, which add integers only.
   bool integers = false;
-  /// Say to whoever opens a session that members gain by TCP.
+  /// Replies to opens recommend TCP.
   bool suits_tcp = false;
-  /// Members may come by RDMA: answer_meets_by() is called before the first request.
+  /// Members may use RDMA: answer_meets_by() is called before the first request.
   bool has_card = false;
-  /// What the receiving socket can queue (TransportLimits.receive_buffer_bytes); slots are granted so that all workers'
+  /// Receive buffer of the socket (TransportLimits.receive_buffer_bytes); slots are granted so that all workers'
   /// outstanding frames fit in it. 0: no bound.
   size_t receive_buffer_bytes = 0;
-  /// A session none of whose members was heard for this long is closed. Longer than a job is suspended, usually.
+  /// A session is closed when no member was heard for this long, which is longer than jobs are usually suspended.
   Duration lease = std::chrono::minutes(30);
-  /// The same where what it holds is wanted; at most half of the lease. Members are heard every 5 s, so that several
-  /// signs of life have not come.
+  /// Idle time after which a session may be ended to make room; at most half of the lease. Keep-alives come every 5 s,
+  /// so several have been missed.
   Duration silence = seconds(15);
   /// Seed of the unpredictable epochs and keys (from the system's random source in production).
   uint64_t seed = 0;
 };
 
-/// Where a switch puts what it sends. The bytes of a `frame` stay as they are until reclaim() is called, or the next
-/// burst begins; endpoints are valid during the call only.
+/// The output of a switch. The bytes of a `frame` stay as they are until reclaim() is called, or the next burst begins;
+/// endpoints are valid during the call only.
 class PacketSink {
  public:
   virtual ~PacketSink() = default;
-  /// The switch needs the memory of frames that it has handed over: they must be sent, or copied, when this returns.
+  /// Frames handed over must have been sent, or copied, when this returns: the switch needs their memory.
   virtual void reclaim() {}
-  /// What packets say from now on: kNone at first. [ECN-1]
+  /// The ECN field of the packets from now on: kNone at first. [ECN-1]
   virtual void set_ecn(Ecn /*ecn*/) {}
   virtual void unicast(const uint8_t* frame, size_t size, const Endpoint& to) = 0;
-  /// The same frame to several endpoints.
   virtual void multicast(const uint8_t* frame, size_t size, const Endpoint* const* to, size_t count) = 0;
-  /// `target.bytes` bytes of `elements` into the memory of who comes by RDMA, then the frame, which arrives after it.
-  /// Sinks of a switch without a card are not asked to.
+  /// Writes `target.bytes` bytes of `elements` to the memory of a member with RDMA, then sends the frame, which arrives
+  /// after them. Never called without a card.
   virtual void write(const uint8_t* /*elements*/, const wire::Target& /*target*/, const uint8_t* /*frame*/,
                      size_t /*size*/, const Endpoint& /*to*/) {}
 };
 
-/// Where a switch of a controller hands control requests that arrive as packets.
+/// The receiver of control requests that arrive as packets at a switch with a controller.
 class ControlTap {
  public:
   virtual ~ControlTap() = default;
-  /// A whole request datagram of any content; `frame` is valid during the call only. Must not block.
+  /// Takes a request datagram of any content; `frame` is valid during the call only. Must not block.
   virtual void request(const uint8_t* frame, size_t size, const Endpoint& from) = 0;
 };
 
-/// Makes queue pairs for those who come by RDMA.
+/// Makes queue pairs for members with RDMA.
 class MeetTap {
  public:
   virtual ~MeetTap() = default;
-  /// Is to answer: SoftSwitch::join() decides. Must not block, nor call the switch.
+  /// Queues a request to be answered as SoftSwitch::join() decides. Must not block, nor call the switch.
   virtual void meet(const wire::Join& asked, const wire::Introduction& its, uint32_t request_id,
                     const Endpoint& from) = 0;
 };
@@ -94,53 +93,45 @@ class SoftSwitch {
   SoftSwitch(const SoftSwitch&) = delete;
   SoftSwitch& operator=(const SoftSwitch&) = delete;
 
-  /// No sink uses the frames any more that process() has handed to it.
+  /// Begins a burst: sinks have released all frames of the last one.
   void begin_burst();
-  /// Takes one frame of any content. Never throws; whatever is not a valid packet of a member is dropped and counted.
+  /// Takes one frame of any content. Never throws; a frame that is no valid packet of a member is dropped and counted.
   void process(const RxFrame& frame, Time now, PacketSink& out);
-  /// A burst of one frame.
   void process(const uint8_t* frame, size_t size, const Endpoint& from, Time now, PacketSink& out,
                Ecn ecn = Ecn::kNone) {
     begin_burst();
     process({frame, static_cast<uint32_t>(size), from, ecn}, now, out);
   }
 
-  /// An open with this client key may come; the last 16 keys are remembered.
+  /// Announces an open with this client key; the last 16 keys are remembered.
   void invite(uint64_t client_key);
 
-  /// Ends sessions whose lease ran out. Call about once a second.
+  /// Ends sessions with leases that ran out. Call about once a second.
   void sweep(Time now);
 
   // ---- with a card ----
-  /// Requests to meet go to `tap` (borrowed) from now on. Without it there is no such request.
+  /// Has `tap` (borrowed) answer requests to meet from now on. Without it they are malformed.
   void answer_meets_by(MeetTap* tap);
-  struct Joined {
-    wire::ReplyStatus status = wire::ReplyStatus::kOk;
-    wire::JoinReply reply;  // where wire::has_body(status)
-  };
-  /// What a join from `from` comes to. [MEET-1]
-  Joined join(const wire::Join& asked, const Endpoint& from, Time now);
+  /// The outcome of a join from `from`. [MEET-1]
+  JoinOutcome join(const wire::Join& asked, const Endpoint& from, Time now);
 
-  /// Whether there is such a session now.
   bool serves(uint8_t job, uint32_t epoch) const;
 
   // ---- under a controller ----
-  /// From now on requests go to `tap` (borrowed) instead of to this switch's own rules.
+  /// Hands requests to `tap` (borrowed) from now on, in place of this switch's own rules.
   void hand_requests_to(ControlTap* tap);
-  /// Makes a session known, without members. kInvalidArgument: a value out of range; kMismatch: the job number serves
-  /// another session; kUnavailable: no memory for its slots. The very same again changes nothing.
+  /// Adds a session, without members. kInvalidArgument: a value out of range; kMismatch: the job number serves another
+  /// session; kUnavailable: no memory for its slots. Idempotent.
   Status install(const InstalledSession& session, Time now);
-  /// Where a member of an installed session receives and sends from, from now on; shard -1: all shards.
+  /// Sets the address of a member of an installed session; shard -1: of all shards.
   Status set_member(uint8_t job, uint32_t epoch, int worker, int shard, const Endpoint& endpoint);
-  /// Ends a session; one that is not there is no error.
+  /// Ends a session, if it exists.
   void remove(uint8_t job, uint32_t epoch);
-  /// Ends all sessions.
   void remove_all();
-  /// Whose contributions a use of a slot has; of a use that a newer one has replaced, all members'.
+  /// The members that have contributed to a use of a slot; all members, if a newer use has replaced it.
   Result<WorkerSet> contributed(uint8_t job, uint32_t epoch, uint16_t slot, uint32_t seq) const;
 
   SwitchCounters counters() const;
-  /// Bytes of slot memory in use now.
   size_t slot_memory_in_use() const;
   int sessions() const;
 

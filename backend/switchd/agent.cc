@@ -1,7 +1,6 @@
 #include "switchd/agent.h"
 
 #include <grpcpp/grpcpp.h>
-#include <sys/random.h>
 
 #include <atomic>
 #include <condition_variable>
@@ -13,6 +12,7 @@
 #include "api/grpc_listener.h"
 #include "api/switchml_control.grpc.pb.h"
 #include "base/limits.h"
+#include "base/random.h"
 #include "base/secret.h"
 #include "socket/address.h"
 #include "softswitch/installed.h"
@@ -22,17 +22,10 @@ namespace switchml {
 
 namespace {
 
-constexpr size_t kMostWaiting = 1024;   // requests; workers repeat what is dropped
-constexpr size_t kMostSenders = 65536;  // remembered for where answers leave from
+constexpr size_t kMostWaiting = 1024;   // Requests; workers repeat dropped ones.
+constexpr size_t kMostSenders = 65536;  // Endpoints remembered for answers.
 constexpr Duration kLook = milliseconds(100);
 constexpr Duration kShutdownLimit = seconds(1);
-
-uint64_t random_instance() {
-  uint64_t value = 0;
-  while (getrandom(&value, sizeof value, 0) != static_cast<ssize_t>(sizeof value)) {
-  }
-  return value;
-}
 
 grpc::Status grpc_status(const Status& status) {
   switch (status.code()) {
@@ -47,7 +40,7 @@ grpc::Status bad(const std::string& what, uint64_t value, const std::string& all
   return {grpc::StatusCode::INVALID_ARGUMENT, what + " " + std::to_string(value) + ": allowed are " + allowed};
 }
 
-struct Request {
+struct WorkerRequest {
   std::vector<uint8_t> frame;
   Endpoint from;
 };
@@ -63,15 +56,15 @@ class Requests {
     queue_.push_back({{frame, frame + size}, from});
     changed_.notify_all();
   }
-  /// Only the last who called this gets requests: a controller that came back, not the connection it had.
+  /// Only the last caller gets requests: a controller that came back, not its former connection.
   uint64_t start_reading() {
     const std::lock_guard<std::mutex> lock(mutex_);
     queue_.clear();
     changed_.notify_all();
     return ++readers_;
   }
-  /// False: another one reads now.
-  bool take(uint64_t reader, std::deque<Request>* out) {
+  /// False: there is a newer reader.
+  bool take(uint64_t reader, std::deque<WorkerRequest>* out) {
     std::unique_lock<std::mutex> lock(mutex_);
     changed_.wait_for(lock, kLook, [&] { return reader != readers_ || !queue_.empty(); });
     if (reader != readers_) return false;
@@ -83,7 +76,7 @@ class Requests {
     start_reading();
   }
   bool ended() const { return ended_; }
-  /// The sender as the switch saw it, with where its requests arrive.
+  /// The sender of this address as the switch saw it, with the local address of its requests.
   Endpoint seen(const Endpoint& address) {
     const std::lock_guard<std::mutex> lock(mutex_);
     const auto found = senders_.find(to_string(address));
@@ -95,7 +88,7 @@ class Requests {
   std::condition_variable changed_;
   uint64_t readers_ = 0;
   std::atomic<bool> ended_{false};
-  std::deque<Request> queue_;
+  std::deque<WorkerRequest> queue_;
   std::map<std::string, Endpoint> senders_;
 };
 
@@ -112,7 +105,7 @@ grpc::Status address_of(const v1::SwitchPlace& place, Endpoint* out) {
 class DataPlaneService final : public v1::DataPlane::Service {
  public:
   DataPlaneService(SwitchServer& server, Requests& requests, const std::string& token)
-      : server_(server), requests_(requests), token_(token), instance_(random_instance()) {}
+      : server_(server), requests_(requests), token_(token), instance_(random_bits()) {}
 
   grpc::Status Capabilities(grpc::ServerContext* context, const v1::CapabilitiesRequest*,
                             v1::Capabilities* reply) override {
@@ -138,7 +131,7 @@ class DataPlaneService final : public v1::DataPlane::Service {
   grpc::Status Reset(grpc::ServerContext* context, const v1::ResetRequest*, v1::ResetReply*) override {
     if (!allowed(*context)) return stranger();
     server_.remove_all();
-    instance_ = random_instance();  // so that a controller that is not this one notices
+    instance_ = random_bits();  // Tells other controllers of the reset.
     return grpc::Status::OK;
   }
 
@@ -207,7 +200,7 @@ class DataPlaneService final : public v1::DataPlane::Service {
     return grpc::Status::OK;
   }
 
-  // A software switch counts over all jobs.
+  // A software switch has one set of counters for all jobs.
   grpc::Status Counters(grpc::ServerContext* context, const v1::CountersRequest*, v1::CountersReply* reply) override {
     if (!allowed(*context)) return stranger();
     auto& values = *reply->add_jobs()->mutable_values();
@@ -219,9 +212,9 @@ class DataPlaneService final : public v1::DataPlane::Service {
                          grpc::ServerWriter<v1::ControlPacket>* writer) override {
     if (!allowed(*context)) return stranger();
     const uint64_t reader = requests_.start_reading();
-    std::deque<Request> requests;
+    std::deque<WorkerRequest> requests;
     while (!context->IsCancelled() && requests_.take(reader, &requests)) {
-      for (const Request& request : requests) {
+      for (const WorkerRequest& request : requests) {
         v1::ControlPacket packet;
         packet.set_payload(request.frame.data(), request.frame.size());
         packet.mutable_worker()->set_address(to_string(request.from));

@@ -1,5 +1,5 @@
-// The agent of a software switch: serves the API's `DataPlane` to a controller. It decides nothing; what it is told it
-// does to the switch, and control packets of workers it hands on.
+// The agent of a software switch: serves the API's `DataPlane` to a controller. It makes no decisions: it applies calls
+// to the switch, and forwards control packets of workers.
 #pragma once
 
 #include <memory>
@@ -12,9 +12,9 @@
 namespace switchml {
 
 struct AgentOptions {
-  std::string listen;       // ADDRESS:PORT; port 0 takes a free one
-  std::string token;        // what the controller must show; empty: nothing (--insecure-no-token)
-  std::string certificate;  // PEM texts; empty: no TLS
+  std::string listen;       // ADDRESS:PORT; port 0 takes a free one.
+  std::string token;        // The controller's token; empty: none (--insecure-no-token).
+  std::string certificate;  // PEM texts; empty: no TLS.
   std::string key;
 };
 
@@ -25,7 +25,7 @@ class Agent : public softswitch::ControlTap {
   static std::unique_ptr<Agent> create(const AgentOptions& options);
   /// Serves the controller from now on. kUnavailable: the address cannot be had. `server` is borrowed until stop().
   virtual Status serve(SwitchServer& server) = 0;
-  /// The address it listens on, with the real port. Precondition: serves.
+  /// The listening address, with the real port. Precondition: serves.
   virtual std::string local() const = 0;
   /// Ends all calls. Idempotent.
   virtual void stop() = 0;

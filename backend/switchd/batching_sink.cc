@@ -13,10 +13,6 @@ void BatchingSink::unicast(const uint8_t* frame, size_t size, const Endpoint& to
 }
 
 void BatchingSink::multicast(const uint8_t* frame, size_t size, const Endpoint* const* to, size_t count) {
-  if (size > held_bytes_ && ecn_ == Ecn::kNone) {
-    transport_.multicast(frame, static_cast<uint32_t>(size), to, count);
-    return;
-  }
   if (size > held_bytes_) {
     frames_.assign(count, {frame, static_cast<uint32_t>(size)});
     for (size_t i = 0; i < count; ++i) {
@@ -26,7 +22,7 @@ void BatchingSink::multicast(const uint8_t* frame, size_t size, const Endpoint* 
     transport_.send(frames_.data(), count);
     return;
   }
-  const Held held{frame, static_cast<uint32_t>(size), ecn_};
+  const HeldFrame held{frame, static_cast<uint32_t>(size), ecn_};
   for (size_t i = 0; i < count; ++i) destination(*to[i]).held.push_back(held);
 }
 
@@ -60,7 +56,7 @@ void BatchingSink::flush() {
   frames_.clear();
   for (size_t i = 0; i < used_; ++i) {
     Destination& d = destinations_[i];
-    for (const Held& held : d.held) {
+    for (const HeldFrame& held : d.held) {
       frames_.push_back({held.data, held.size, &d.to});
       frames_.back().ecn = held.ecn;
     }

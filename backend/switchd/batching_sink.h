@@ -1,8 +1,8 @@
-// Collects what the switch sends during a burst and hands it to the transport in few calls.
+// Collects the switch's output of a burst and hands it to the transport in few calls.
 //
-// Frames are held back and sent at the end of the burst, destination by destination, so that the transport can hand
-// those to one endpoint to the kernel in one system call: runs of equal ones over UDP (GSO), all of them over TCP. Over
-// UDP frames above a jumbo Ethernet frame's size gain nothing from that: they leave at once.
+// Frames are held back and sent at the end of the burst, destination by destination, so that the frames to one endpoint
+// go to the kernel in one system call: runs of equal sizes over UDP (GSO), all of them over TCP. Over UDP frames above
+// a jumbo Ethernet frame's size gain nothing from that: they leave at once.
 #pragma once
 
 #include <cstddef>
@@ -29,18 +29,18 @@ class BatchingSink : public softswitch::PacketSink {
   void write(const uint8_t* elements, const wire::Target& target, const uint8_t* frame, size_t size,
              const Endpoint& to) override;
   void reclaim() override { flush(); }
-  /// Sends what was held back. Frames that the transport does not take are lost, as on any network.
+  /// Sends the held frames. Those that the transport does not take are lost, as on any network.
   void flush();
 
  private:
-  struct Held {
+  struct HeldFrame {
     const uint8_t* data = nullptr;
     uint32_t size = 0;
     Ecn ecn = Ecn::kNone;
   };
   struct Destination {
     Endpoint to;
-    std::vector<Held> held;
+    std::vector<HeldFrame> held;
   };
 
   Destination& destination(const Endpoint& to);
@@ -48,10 +48,10 @@ class BatchingSink : public softswitch::PacketSink {
   Transport& transport_;
   const size_t held_bytes_;
   Ecn ecn_ = Ecn::kNone;
-  std::vector<Destination> destinations_;  // [0, used_) have frames; the others keep their memory
+  std::vector<Destination> destinations_;  // [0, used_) have frames; the others keep their memory.
   size_t used_ = 0;
-  size_t expected_ = 0;          // where the next destination is likely to be: a result goes to all members in order
-  std::vector<TxFrame> frames_;  // scratch
+  size_t expected_ = 0;          // Likely index of the next destination: a result goes to all members in order.
+  std::vector<TxFrame> frames_;  // Scratch memory of flush().
 };
 
 }  // namespace switchml

@@ -14,7 +14,7 @@ class LockedSwitch {
  public:
   explicit LockedSwitch(const softswitch::SwitchOptions& options) : switch_(options) {}
 
-  /// f(SoftSwitch&) while no other thread is in it.
+  /// Calls f(SoftSwitch&) under the lock.
   template <typename F>
   auto exclusively(F&& f) {
     const std::lock_guard<std::mutex> lock(mutex_);
@@ -22,7 +22,7 @@ class LockedSwitch {
     return f(switch_);
   }
 
-  /// Takes frames of any content, in their order. The sink is told to reclaim() before other threads get the switch.
+  /// Processes frames of any content, in their order. The sink has to reclaim() before other threads get the switch.
   void process(const RxFrame* frames, size_t count, Time now, softswitch::PacketSink& sink) {
     exclusively([&](softswitch::SoftSwitch& s) {
       s.begin_burst();
@@ -31,12 +31,12 @@ class LockedSwitch {
     });
   }
 
-  /// Now; without the lock.
+  /// Both take no lock.
   size_t slot_memory_in_use() const { return slot_bytes_.load(std::memory_order_relaxed); }
   SwitchCounters counters() const { return switch_.counters(); }
 
  private:
-  /// Notes what is in use when it ends.
+  /// Its destructor notes the memory in use.
   struct MemoryNote {
     explicit MemoryNote(LockedSwitch* owner_in) : owner(*owner_in) {}
     ~MemoryNote() { owner.slot_bytes_.store(owner.switch_.slot_memory_in_use(), std::memory_order_relaxed); }

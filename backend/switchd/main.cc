@@ -45,7 +45,7 @@ int fail(const Status& status) {
 // Null without --agent.
 std::unique_ptr<Agent> make_agent(const AgentOptions& options) {
 #ifdef SWITCHML_HAS_AGENT
-  setenv("GRPC_VERBOSITY", "NONE", 0);  // its failures are told in our own words
+  setenv("GRPC_VERBOSITY", "NONE", 0);  // The messages here replace gRPC's.
   if (!options.listen.empty()) return Agent::create(options);
 #else
   static_cast<void>(options);

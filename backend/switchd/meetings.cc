@@ -58,7 +58,7 @@ Result<wire::Introduction> Meetings::acquaint(const Asked& asked, const Endpoint
 // [MEET-1, MEET-2]
 std::vector<uint8_t> Meetings::reply_to(const Asked& asked, const Join& join) {
   const Endpoint member = with_carrier(asked.from, Carrier::kRdma);  // [RDMA-2]
-  softswitch::SoftSwitch::Joined joined = join(asked.join, member);
+  softswitch::JoinOutcome joined = join(asked.join, member);
   wire::Introduction own;
   if (joined.status == wire::ReplyStatus::kOk) {
     const auto introduced = acquaint(asked, member);

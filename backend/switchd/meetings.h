@@ -1,4 +1,4 @@
-// Requests to meet, which arrive on any thread of a server. The one that has the card answers them.
+// Requests to meet, which arrive on any thread of a server. The card's thread answers them.
 #pragma once
 
 #include <atomic>
@@ -14,16 +14,16 @@ namespace switchml {
 
 class Meetings : public softswitch::MeetTap {
  public:
-  /// `card` (borrowed), which has queue pairs, is woken when somebody asks.
+  /// `card` (borrowed), which has queue pairs, is woken for each request.
   explicit Meetings(Transport& card) : card_(card), pairs_(*card.queue_pairs()) {}
 
-  /// Any thread. Beyond 1024 that wait, requests are dropped: they are repeated.
+  /// Any thread. If 1024 wait, further requests are dropped: they are repeated.
   void meet(const wire::Join& asked, const wire::Introduction& its, uint32_t request_id, const Endpoint& from) override;
 
-  using Join = std::function<softswitch::SoftSwitch::Joined(const wire::Join&, const Endpoint& from)>;
+  using Join = std::function<softswitch::JoinOutcome(const wire::Join&, const Endpoint& from)>;
   using Send = std::function<void(std::vector<uint8_t> reply, const Endpoint& to)>;
-  /// Only the card's thread. `join` decides who is a member; the card meets those, and `send` tells them. A card that
-  /// gives no queue pair is a refusal.
+  /// Only the card's thread. `join` decides about membership; the card meets members, and `send` replies. Without a
+  /// queue pair of the card the reply is a refusal.
   void answer(const Join& join, const Send& send);
   using Serves = std::function<bool(uint8_t job, uint32_t epoch)>;
   /// Only the card's thread. The card forgets members of sessions that have ended.
@@ -48,7 +48,7 @@ class Meetings : public softswitch::MeetTap {
   std::mutex mutex_;
   std::vector<Asked> waiting_;
   std::atomic<bool> mail_{false};
-  std::vector<std::pair<Endpoint, Met>> met_;  // of the card's thread
+  std::vector<std::pair<Endpoint, Met>> met_;  // The card's thread only.
 };
 
 }  // namespace switchml

@@ -11,15 +11,15 @@ constexpr int kClientJobsPreset = 128;
 
 CommandLine presets() {
   CommandLine line;
-  line.server.card = ServerOptions::Card::kIfThereIsOne;
+  line.server.card = ServerOptions::CardUse::kIfThereIsOne;
   line.server.softswitch.client_jobs = kClientJobsPreset;
-  line.server.softswitch.client_memory_bytes = 0;  // half of the whole
+  line.server.softswitch.client_memory_bytes = 0;  // Half of the whole.
   return line;
 }
 
-// A name of a device, too, says that there must be one.
+// The name of a device, like "on", requires a card.
 OptionValue rdma(ServerOptions* server) {
-  using Card = ServerOptions::Card;
+  using CardUse = ServerOptions::CardUse;
   OptionValue value;
   value.placeholder = "CARD";
   value.allowed = std::string("auto, on, off, or ") + kPortWishForm;
@@ -27,7 +27,7 @@ OptionValue rdma(ServerOptions* server) {
     PortWish wish;
     if (text.empty() || !parse_port_wish(text, &wish)) return false;
     const bool named = text != "auto" && text != "on" && text != "off";
-    server->card = text == "auto" ? Card::kIfThereIsOne : text == "off" ? Card::kNone : Card::kMust;
+    server->card = text == "auto" ? CardUse::kIfThereIsOne : text == "off" ? CardUse::kNone : CardUse::kMust;
     if (!named) wish = PortWish();
     wish.traffic_class = server->card_port.traffic_class;
     wish.service_level = server->card_port.service_level;
@@ -36,7 +36,7 @@ OptionValue rdma(ServerOptions* server) {
   };
   value.print = [server] {
     if (!server->card_port.device.empty()) return server->card_port.device;
-    return std::string(server->card == Card::kIfThereIsOne ? "auto" : server->card == Card::kNone ? "off" : "on");
+    return std::string(server->card == CardUse::kIfThereIsOne ? "auto" : server->card == CardUse::kNone ? "off" : "on");
   };
   return value;
 }
@@ -103,7 +103,7 @@ Result<CommandLine> parse_command_line(int argc, char* const* argv) {
   if (!given.ok()) return given.status();
   if (line.help || line.version) return line;
   if (Status status = check_agent(line.agent, line.insecure_no_token); !status.ok()) return status;
-  if (!line.agent.listen.empty() && line.server.card == ServerOptions::Card::kMust) {
+  if (!line.agent.listen.empty() && line.server.card == ServerOptions::CardUse::kMust) {
     return Status(Code::kInvalidArgument,
                   "--rdma and --agent exclude each other: a controller's workers come to a switch in software by UDP");
   }

@@ -12,14 +12,14 @@
 namespace switchml {
 
 struct CommandLine {
-  bool help = false;                     // print help_text() and leave
-  bool version = false;                  // print the version and leave
-  std::string listen = "0.0.0.0:48879";  // resolved into server.listen by the caller; without a port: the default one
+  bool help = false;                     // Print help_text() and exit.
+  bool version = false;                  // Print the version and exit.
+  std::string listen = "0.0.0.0:48879";  // The caller resolves it into server.listen; the port may be left out.
   ServerOptions server;
-  AgentOptions agent;              // `listen` is empty: no agent, the switch follows rules of its own
-  bool insecure_no_token = false;  // whoever reaches the agent may rule the switch
+  AgentOptions agent;              // If `listen` is empty: no agent, the switch follows rules of its own.
+  bool insecure_no_token = false;  // The agent obeys all callers.
   LogLevel log_level = LogLevel::kWarning;
-  Duration stats_interval{0};  // 0: no periodic statistics
+  Duration stats_interval{0};  // 0: no periodic statistics.
 };
 
 /// Parses, and reads the files that the options name; argv as main() gets it. An error is kInvalidArgument and names

@@ -1,60 +1,95 @@
-// A software switch on UDP and TCP: threads that receive bursts, process them and send the answers. Used by the
-// standalone switchml-switchd and, embedded, by the hosts of a job that has no other switch.
+// A software switch on UDP and TCP: threads that receive bursts, process them and send the answers. It runs in the
+// standalone switchml-switchd and, embedded, in the hosts of a job without another switch.
 //
-// One thread serves what comes over UDP, one what comes over TCP, to the same port, and one what comes by RDMA. They
-// take turns at the one switch, burst by burst (locked_switch.h).
+// One thread serves UDP, one TCP at the same port, and one RDMA. They take turns at the one switch, burst by burst
+// (locked_switch.h).
 #pragma once
 
+#include <atomic>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <vector>
 
 #include "base/port_wish.h"
 #include "base/status.h"
 #include "softswitch/switch.h"
+#include "switchd/locked_switch.h"
 #include "transport/transport.h"
 
 namespace switchml {
 
 struct ServerOptions {
-  Endpoint listen;  // port 0 takes a free one
+  Endpoint listen;  // Port 0 takes a free one.
   softswitch::SwitchOptions softswitch;
   size_t receive_buffer_bytes = 32 << 20;
-  /// Whether members may come by RDMA, where a card can be used; by which one.
-  enum class Card { kNone, kIfThereIsOne, kMust } card = Card::kNone;
+  /// Whether members may use RDMA, and the card for it.
+  enum class CardUse { kNone, kIfThereIsOne, kMust } card = CardUse::kNone;
   PortWish card_port;
-  /// Where requests of workers go instead of to the switch's own rules: a controller's agent, and no TCP. Borrowed,
-  /// outlives the server; called from its threads with the switch locked, so it must only take a copy.
+  /// A controller's agent, which gets workers' requests; without it the switch follows rules of its own. Excludes TCP.
+  /// Borrowed, outlives the server; called from its threads with the switch locked, so it must only take a copy.
   softswitch::ControlTap* control = nullptr;
 };
+
+class Meetings;
+struct SwitchLinks;
 
 class SwitchServer {
  public:
   /// Opens the sockets and starts the threads. An error names the address, or that there is no thread.
   static Result<std::unique_ptr<SwitchServer>> start(const ServerOptions& options);
   /// Stops the threads and joins them.
-  virtual ~SwitchServer() = default;
-  /// The address it is bound to, with the real port.
-  virtual Endpoint local() const = 0;
-  /// Of all threads together, now. Thread-safe.
-  virtual SwitchCounters counters() const = 0;
-  /// Bytes of slots of all sessions and of receive buffers, now. Thread-safe.
-  virtual size_t memory_bytes() const = 0;
-  /// What it grants at most, as it was started: the receive buffer that the kernel gave included.
-  virtual const softswitch::SwitchOptions& limits() const = 0;
+  ~SwitchServer();
+  SwitchServer(const SwitchServer&) = delete;
+  SwitchServer& operator=(const SwitchServer&) = delete;
 
-  /// A switch by_invitation grants an open with this client key from now on. Thread-safe.
-  virtual void invite(uint64_t client_key) = 0;
+  /// The bound address, with the real port.
+  Endpoint local() const;
+  /// The sums over all threads. Thread-safe.
+  SwitchCounters counters() const { return switch_.counters(); }
+  /// Memory of all sessions' slots and of receive buffers. Thread-safe.
+  size_t memory_bytes() const;
+  /// The options it was started with, and the receive buffer that the kernel gave.
+  const softswitch::SwitchOptions& limits() const { return limits_; }
+
+  /// Lets a switch by_invitation grant an open with this client key. Thread-safe.
+  void invite(uint64_t client_key);
 
   // ---- under a controller. Thread-safe; errors are those of softswitch::SoftSwitch ----
-  virtual Status install(const softswitch::InstalledSession& session) = 0;
-  virtual Status set_member(uint8_t job, uint32_t epoch, int worker, int shard, const Endpoint& endpoint) = 0;
-  virtual void remove(uint8_t job, uint32_t epoch) = 0;
-  virtual void remove_all() = 0;
-  virtual Result<WorkerSet> contributed(uint8_t job, uint32_t epoch, uint16_t slot, uint32_t seq) = 0;
-  /// Sends a frame from the port it listens on, soon. `to` as the ControlTap got it, so that it leaves from the address
-  /// at which the request arrived. Frames beyond 1024 that wait are dropped: requests are repeated.
-  virtual void send(std::vector<uint8_t> frame, const Endpoint& to) = 0;
+  Status install(const softswitch::InstalledSession& session);
+  Status set_member(uint8_t job, uint32_t epoch, int worker, int shard, const Endpoint& endpoint);
+  void remove(uint8_t job, uint32_t epoch);
+  void remove_all();
+  Result<WorkerSet> contributed(uint8_t job, uint32_t epoch, uint16_t slot, uint32_t seq);
+  /// Queues a frame to be sent from the listening port. `to` is the ControlTap's: the frame leaves from the address at
+  /// which the request arrived. If 1024 wait, further frames are dropped: requests are repeated.
+  void send(std::vector<uint8_t> frame, const Endpoint& to);
+
+ private:
+  struct Worker;
+  struct OutboxFrame {
+    std::vector<uint8_t> frame;
+    Endpoint to;
+  };
+
+  SwitchServer(SwitchLinks links, const softswitch::SwitchOptions& options, softswitch::ControlTap* control);
+  void stop();
+  void send_mail(Worker& worker);
+  void run(Worker& worker);
+  void answer_meets();
+  void forget_gone();
+  bool burst(Worker& worker);
+  void report_errors(Worker& worker);
+
+  const softswitch::SwitchOptions limits_;
+  std::mutex outbox_mutex_;
+  std::vector<OutboxFrame> outbox_;
+  std::atomic<bool> mail_{false};
+  LockedSwitch switch_;
+  std::atomic<bool> stop_{false};
+  std::unique_ptr<Meetings> meetings_;            // Or null.
+  Worker* meeting_ = nullptr;                     // The card's worker, or null.
+  std::vector<std::unique_ptr<Worker>> workers_;  // Complete before the first thread starts.
 };
 
 }  // namespace switchml

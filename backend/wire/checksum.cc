@@ -2,7 +2,7 @@
 
 #include <cstring>
 
-#define XXH_INLINE_ALL  // nothing to link
+#define XXH_INLINE_ALL  // Nothing to link.
 #include <xxhash.h>
 
 #include "wire/packet.h"

@@ -1,6 +1,6 @@
-// Checksums, by XXH3 (the xxHash library). That of an exact packet goes over header and elements, under the session's
-// key: it tells damaged packets, and those that come without the key. That of a control message tells damage alone.
-// Both are no signatures.
+// Checksums, by XXH3 (the xxHash library). The checksum of an exact packet covers header and elements, keyed with the
+// session's key: it finds damaged packets and those made without the key. That of a control message finds damage only.
+// Neither is a signature.
 #pragma once
 
 #include <cstddef>
@@ -10,20 +10,20 @@
 
 namespace switchml::wire {
 
-/// What the packets of a session are checked by.
+/// The rule for the checksums of a session's packets.
 struct ChecksumRule {
   uint64_t session_key = 0;
-  /// Whether elements are covered too. Over RDMA cards check them: only headers and targets are. [RDMA-5]
+  /// Whether elements are covered too. Over RDMA cards check them, and the rule covers headers and targets. [RDMA-5]
   bool covers_elements = true;
 };
 
-/// Writes the header with its checksum in front of `bytes` bytes of target or elements. What the rule covers of them is
-/// there already.
+/// Writes the header with its checksum in front of `bytes` bytes of target or elements, which must be there already as
+/// far as the rule covers them.
 void seal_exact(ExactHeader header, ChecksumRule rule, uint8_t* frame, size_t bytes);
-/// Whether the checksum of a frame holds that parse_exact() takes. Whether it is a retransmission is not covered.
+/// Whether the checksum holds of a frame that parse_exact() takes. The repeat flag is not covered.
 bool exact_intact(const uint8_t* frame, size_t size, ChecksumRule rule);
 
-/// Writes the checksum of a control message behind its `size` bytes, and returns its size with that. [CTL-8]
+/// Writes the checksum of a control message behind its `size` bytes, and returns the size with it. [CTL-8]
 size_t seal_control(uint8_t* frame, size_t size);
 /// Whether the checksum at the end of a control message of at least kControlCheckBytes holds.
 bool control_intact(const uint8_t* frame, size_t size);

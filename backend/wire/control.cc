@@ -106,7 +106,7 @@ size_t finish_reply(const Control& asked, ReplyStatus status, uint8_t* out) {
   control.status = static_cast<uint16_t>(status);
   control.request_id = asked.request_id;
   write_control(control, out);
-  if (status == ReplyStatus::kBadVersion) return kControlBytes;  // what every version can read [CTL-8]
+  if (status == ReplyStatus::kBadVersion) return kControlBytes;  // Every version can read these. [CTL-8]
   return seal_control(out, kControlBytes + (has_body(status) ? body_bytes_of(static_cast<Request>(asked.type)) : 0));
 }
 

@@ -79,7 +79,7 @@ ParseError parse_control(const uint8_t* frame, size_t size, Kind expected, Contr
   if (size < around) return ParseError::kShort;
   if (is_ours && !control_intact(frame, size)) return ParseError::kChecksum;  // [CTL-8]
   // [CTL-3]
-  out->control = read_control(frame);  // the fixed part is the same in every version, so that a mismatch can be told
+  out->control = read_control(frame);  // The fixed part is the same in every version.
   out->body = frame + kControlBytes;
   out->body_bytes = size - around;
   return is_ours ? ParseError::kNone : ParseError::kOtherVersion;

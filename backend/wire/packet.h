@@ -1,4 +1,4 @@
-// Checked parse and write of the packets of docs/protocol.md. The only way from bytes to fields for engine and switch.
+// Checked parse and write of the packets of docs/protocol.md: the only way from bytes to fields in engine and switch.
 #pragma once
 
 #include <cstddef>
@@ -17,13 +17,13 @@ static_assert(kMaxPayloadBytes + kExactHeaderBytes <= 65507, "one UDP datagram o
 /// Why a frame is not a well-formed packet of this protocol.
 enum class ParseError {
   kNone,
-  kShort,         // shorter than the header that its kind needs
-  kOtherVersion,  // another protocol version
-  kKind,          // a kind that does not exist or is not expected here
-  kLength,        // payload not a multiple of 4 bytes; of an exact packet, not whole elements
-  kOperation,     // an operation that does not exist, or not of this type
-  kSeq,           // sequence number 0
-  kChecksum,      // of a control message: it is damaged
+  kShort,         // Shorter than the header of its kind.
+  kOtherVersion,  // Another protocol version.
+  kKind,          // A kind that does not exist or is not expected here.
+  kLength,        // Payload not a multiple of 4 bytes; in an exact packet, not whole elements.
+  kOperation,     // An operation that does not exist, or not for this type.
+  kSeq,           // Sequence number 0.
+  kChecksum,      // A control message's checksum does not hold.
 };
 const char* to_string(ParseError error);
 
@@ -31,7 +31,7 @@ const char* to_string(ParseError error);
 struct DataPacket {
   Header header;
   Operation operation = Operation::kSum;
-  const uint8_t* payload = nullptr;  // words in network byte order, inside the frame
+  const uint8_t* payload = nullptr;  // Words in network byte order, inside the frame.
   size_t words = 0;
 };
 
@@ -42,29 +42,29 @@ inline uint8_t version_of(const uint8_t* frame) { return static_cast<uint8_t>(fr
 /// Checks version, kind, length, operation and seq of a contribution or result. `out` is set on kNone only.
 ParseError parse_data(const uint8_t* frame, size_t size, Kind expected, DataPacket* out);
 
-/// A contribution or a result of an exact session, viewed in place. A result whose elements are in its target has none.
+/// A contribution or a result of an exact session, viewed in place. A result has no elements if they are in its target.
 struct ExactPacket {
   ExactHeader header;
-  std::optional<Target> target;  // of a contribution
+  std::optional<Target> target;  // Contributions only.
   ReduceOp operation = ReduceOp::kSum;
   ElementType type = ElementType::kFloat32;
-  const uint8_t* elements = nullptr;  // as they lie in memory, inside the frame
+  const uint8_t* elements = nullptr;  // Little-endian, as in memory, inside the frame.
   size_t bytes = 0;
 };
 /// Whether a target follows this header. [RDMA-6]
 inline bool has_target(const ExactHeader& header) {
   return header.kind == static_cast<uint8_t>(Kind::kExactContribution) && (header.flags & kFlagTarget) != 0;
 }
-/// The same for one of these. Says nothing of its checksum (wire/checksum.h).
+/// Like parse_data(), for an exact packet. Does not check the checksum (wire/checksum.h).
 ParseError parse_exact(const uint8_t* frame, size_t size, Kind expected, ExactPacket* out);
 
-/// A control request or reply: its fixed part, and the body between that and the checksum.
+/// A control request or reply: its fixed part, and the body between it and the checksum.
 struct ControlPacket {
   Control control;
   const uint8_t* body = nullptr;
   size_t body_bytes = 0;
 };
-/// Checks kind, version and checksum. `out` is set on kNone, and on kOtherVersion, where the body is all that follows.
+/// Checks kind, version and checksum. `out` is set on kNone, and on kOtherVersion with all the rest as the body.
 ParseError parse_control(const uint8_t* frame, size_t size, Kind expected, ControlPacket* out);
 
 /// The sequence number after `seq`: +1, and from 0xffffffff to 2 (0 is forbidden, parity is kept).

@@ -1,4 +1,4 @@
-// tree.h for ctypes (arithmetic.py). A function that can fail returns why, or null.
+// tree.h for ctypes (arithmetic.py). A function that can fail returns the error, or null.
 #include <algorithm>
 #include <string>
 
@@ -32,7 +32,7 @@ SWITCHML_EXPORT void accuracy_chain(int type, const uint8_t* data, int workers, 
   switchml::accuracy::chain_sum(tensors_of(type, data, workers, elements), out);
 }
 
-/// Returns how many elements of workers became 0. `words`: one for each element.
+/// Returns the number of workers' elements that became 0. `words`: one for each element.
 SWITCHML_EXPORT uint64_t accuracy_integer(int type, const uint8_t* data, int workers, size_t elements, int levels,
                                           uint8_t* out, int32_t* words) {
   const auto sum = switchml::accuracy::integer_sum(tensors_of(type, data, workers, elements), levels, out);

@@ -6,9 +6,9 @@
 
 #include "base/assert.h"
 #include "base/limits.h"
-#include "quant/block_exponent.h"
-#include "quant/kernels.h"
-#include "quant/reduction.h"
+#include "exact/reduction.h"
+#include "integer/block_exponent.h"
+#include "kernels/kernels.h"
 
 namespace switchml::accuracy {
 
@@ -22,7 +22,7 @@ bool reaches(int children, int levels, int workers) {
   return leaves >= workers;
 }
 
-// Workers `first` to `first + workers`.
+// The exact sum of workers `first` to `first + workers`.
 Status exact_node(const Tensors& tensors, int first, int workers, int levels, uint8_t* out) {
   const std::vector<int> below = split(workers, levels);
   if (below.size() > static_cast<size_t>(kMaxWorkers)) {
@@ -44,7 +44,7 @@ Status exact_node(const Tensors& tensors, int first, int workers, int levels, ui
     first += count;
   }
   const int children = static_cast<int>(inputs.size());
-  quant::reduce({ReduceOp::kSum, tensors.type}, inputs.data(), children, tensors.elements, out);
+  reduce({ReduceOp::kSum, tensors.type}, inputs.data(), children, tensors.elements, out);
   return Status::ok_status();
 }
 
@@ -53,7 +53,7 @@ using Combine = void (*)(int32_t* accumulators, const uint8_t* words, size_t n);
 // The accumulators of a switch: `combine` of its children's words, which are packets of workers or of switches.
 template <typename Encode>
 std::vector<int32_t> integer_node(int first, int workers, int levels, size_t n, Combine combine, const Encode& encode) {
-  const quant::Kernels& kernels = quant::kernels();
+  const Kernels& kernels = switchml::kernels();
   std::vector<int32_t> total(n);
   std::vector<uint8_t> words(n * kWordBytes);
   bool is_first = true;
@@ -75,7 +75,7 @@ void put_word(uint8_t* words, size_t i, uint32_t value) {
   std::memcpy(words + i * kWordBytes, &value, kWordBytes);
 }
 
-// `each` (block, offset of its elements in bytes, elements) of a tensor's blocks.
+// Calls `each`(block, offset of its elements in bytes, elements) for a tensor's blocks.
 template <typename Each>
 void for_blocks(const Tensors& tensors, const Each& each) {
   for (size_t done = 0; done < tensors.elements; done += kMaxBlockElements) {
@@ -92,7 +92,7 @@ uint64_t count_lost(const Tensors& tensors, int worker, const uint8_t* words) {
     uint32_t word;
     std::memcpy(&bits, tensors.of(worker) + i * size, size);
     std::memcpy(&word, words + i * kWordBytes, kWordBytes);
-    const uint32_t magnitude = bits << (33 - 8 * size);  // without the sign
+    const uint32_t magnitude = bits << (33 - 8 * size);  // The sign is shifted out.
     if (word == 0 && magnitude != 0) ++lost;
   }
   return lost;
@@ -110,8 +110,8 @@ std::vector<int> split(int workers, int levels) {
 }
 
 int magnitude_bits(int workers) {
-  if (workers <= kMaxWorkers) return quant::magnitude_bits(workers);
-  int bits = 23;  // where rounding can reach 2^bits, and so the sum may not be 2^31
+  if (workers <= kMaxWorkers) return switchml::magnitude_bits(workers);
+  int bits = 23;  // Rounding can reach 2^bits, and the sum must stay below 2^31.
   while ((int64_t{workers} << bits) > (int64_t{1} << 31) - 1) --bits;
   return bits;
 }
@@ -124,15 +124,15 @@ void chain_sum(const Tensors& tensors, uint8_t* out) {
   std::vector<uint8_t> sum(tensors.of(0), tensors.of(0) + tensors.bytes());
   for (int worker = 1; worker < tensors.workers; ++worker) {
     const uint8_t* two[] = {sum.data(), tensors.of(worker)};
-    quant::reduce({ReduceOp::kSum, tensors.type}, two, 2, tensors.elements, out);
+    reduce({ReduceOp::kSum, tensors.type}, two, 2, tensors.elements, out);
     std::copy_n(out, tensors.bytes(), sum.data());
   }
   std::copy(sum.begin(), sum.end(), out);
 }
 
 IntegerSum integer_sum(const Tensors& tensors, int levels, uint8_t* out) {
-  const quant::Kernels& kernels = quant::kernels();
-  const auto row = static_cast<size_t>(quant::float_row(tensors.type));
+  const Kernels& kernels = switchml::kernels();
+  const auto row = static_cast<size_t>(float_row(tensors.type));
   const int bits = magnitude_bits(tensors.workers);
   const size_t blocks = (tensors.elements + kMaxBlockElements - 1) / kMaxBlockElements;
 
@@ -147,7 +147,7 @@ IntegerSum integer_sum(const Tensors& tensors, int levels, uint8_t* out) {
   const auto words_of = [&](int worker, uint8_t* words) {
     for_blocks(tensors, [&](size_t block, size_t offset, size_t n) {
       kernels.quantize[row](tensors.of(worker) + offset, words + block * kMaxBlockElements * kWordBytes, n,
-                            quant::quantize_scale(exponents[block], bits));
+                            quantize_scale(exponents[block], bits));
     });
     sum.lost += count_lost(tensors, worker, words);
   };
@@ -157,7 +157,7 @@ IntegerSum integer_sum(const Tensors& tensors, int levels, uint8_t* out) {
   kernels.load(sum.words.data(), result.data(), tensors.elements);
   for_blocks(tensors, [&](size_t block, size_t offset, size_t n) {
     kernels.dequantize[row](result.data() + block * kMaxBlockElements * kWordBytes, out + offset, n,
-                            quant::dequantize_scale(exponents[block], bits), 1.0F);
+                            dequantize_scale(exponents[block], bits), 1.0F);
   });
   return sum;
 }

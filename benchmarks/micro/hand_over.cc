@@ -12,7 +12,7 @@
 
 #include "base/clock.h"
 #include "base/processors.h"
-#include "quant/kernels.h"
+#include "kernels/kernels.h"
 
 namespace switchml::bench {
 
@@ -21,7 +21,7 @@ namespace {
 constexpr size_t kChunk = 128 * 1024;
 constexpr size_t kStaged = 16 * 1024;
 constexpr uint64_t kSlots = 8;
-constexpr uint64_t kChunks = 512;  // of a measurement
+constexpr uint64_t kChunks = 512;  // Chunks of a measurement.
 constexpr int kRoundTrips = 20000;
 constexpr int kMeasurements = 9;
 
@@ -39,7 +39,7 @@ struct alignas(128) Line {
   }
 };
 
-/// The time from when both threads are there to the end of both.
+/// The time from the start of both threads to the end of both.
 template <typename Here, typename There>
 double seconds_of(const std::vector<int>& processors, const Here& here, const There& there) {
   std::array<Line, 2> present;
@@ -80,7 +80,7 @@ void write(const uint8_t* from, uint8_t* to, bool past_caches) {
   for (size_t i = 0; i < kChunk; i += kStaged) {
     if (past_caches) {
       std::memcpy(staged.data(), from + i, kStaged);
-      quant::kernels().copy_non_temporal(staged.data(), to + i, kStaged);
+      kernels().copy_non_temporal(staged.data(), to + i, kStaged);
     } else {
       std::memcpy(to + i, from + i, kStaged);
     }

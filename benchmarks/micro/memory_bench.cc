@@ -1,7 +1,7 @@
-// What memory allows an all-reduce inside one host: threads, one for each rank, that read a tensor and write a result
-// as large, and nothing else. A piece at a time goes through a buffer that stays in a cache, and with non-temporal
-// stores from there. No way through memory that leaves tensors where they are can be faster. Then what it costs to hand
-// a chunk over from one core to another.
+// The bound that memory sets for an all-reduce inside one host: threads, one for each rank, read a tensor and write a
+// result of its size. A piece at a time goes through a buffer that stays in a cache, and with non-temporal stores from
+// there. No way through memory that leaves tensors in place can be faster. Then the cost of handing a chunk over from
+// one core to another.
 #include <pthread.h>
 
 #include <algorithm>
@@ -18,7 +18,7 @@
 #include "base/command_line.h"
 #include "base/parse.h"
 #include "hand_over.h"
-#include "quant/kernels.h"
+#include "kernels/kernels.h"
 
 namespace {
 
@@ -45,11 +45,11 @@ void pass(Rank& rank) {
   for (size_t i = 0; i < rank.tensor.size(); i += kPiece) {
     const size_t n = std::min(kPiece, rank.tensor.size() - i);
     std::memcpy(piece.data(), &rank.tensor[i], n);
-    switchml::quant::kernels().copy_non_temporal(piece.data(), &rank.result[i], n);
+    switchml::kernels().copy_non_temporal(piece.data(), &rank.result[i], n);
   }
 }
 
-/// From when all threads are there to the end of the last one.
+/// The time from the start of all threads to the end of the last one.
 double seconds_of_round(std::vector<Rank>& ranks) {
   pthread_barrier_t all;
   pthread_barrier_init(&all, nullptr, static_cast<unsigned>(ranks.size()));

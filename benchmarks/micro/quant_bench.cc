@@ -1,9 +1,9 @@
-// How fast the kernels are, as a share of what this machine can copy. Every kernel is checked against the scalar one
-// before it is timed. Rates count bytes read plus bytes written per second of one core, those of a frame in cache too:
-// a copy of n bytes counts 2n.
+// The speed of the kernels, relative to this machine's copies. Every kernel is checked against the scalar one before it
+// is timed. Rates count bytes read plus bytes written per second of one core, those of a frame in cache too: a copy of
+// n bytes counts 2n.
 //
 // Routes: "frame" is how the engine works, a large tensor on one side and one reused frame on the other; "memory" has
-// large buffers on both sides; "cache" stays within frames (what the switch does with a slot that is in use).
+// large buffers on both sides; "cache" stays within frames (a switch with a slot in use).
 #include <time.h>
 
 #include <algorithm>
@@ -18,17 +18,17 @@
 #include <vector>
 
 #include "base/command_line.h"
-#include "quant/block_exponent.h"
-#include "quant/kernels.h"
+#include "integer/block_exponent.h"
+#include "kernels/kernels.h"
 
 namespace {
 
-using switchml::quant::Kernels;
-using switchml::quant::Scale;
+using switchml::Kernels;
+using switchml::Scale;
 
 constexpr size_t kFrameBytes = 32 * 1024;
 constexpr size_t kFrameWords = kFrameBytes / 4;
-constexpr size_t kBlock = 256;  // elements that share an exponent
+constexpr size_t kBlock = 256;  // Elements that share an exponent.
 constexpr int kWorkers = 8;
 
 struct Options {
@@ -54,20 +54,20 @@ struct Workload {
 
   size_t elements;
   std::vector<float> tensor;
-  std::vector<uint16_t> halves;  // bit patterns that are finite as fp16 and as bf16
+  std::vector<uint16_t> halves;  // Bit patterns that are finite as fp16 and as bf16.
   std::vector<float> output;
   std::vector<uint8_t> words;
   std::vector<uint8_t> frame;
   std::vector<int32_t> accumulators;
   std::vector<uint32_t> coefficients;
-  std::vector<uint8_t> exponents;  // of the blocks of `tensor`
-  uint32_t sink = 0;               // keeps results alive
+  std::vector<uint8_t> exponents;  // One for each block of `tensor`.
+  uint32_t sink = 0;               // Keeps results alive.
 };
 
-const Kernels& scalar() { return *switchml::quant::available_kernels().back(); }
-int bits() { return switchml::quant::magnitude_bits(kWorkers); }
-Scale down(uint8_t exponent) { return switchml::quant::quantize_scale(exponent, bits()); }
-Scale up(uint8_t exponent) { return switchml::quant::dequantize_scale(exponent, bits()); }
+const Kernels& scalar() { return *switchml::available_kernels().back(); }
+int bits() { return switchml::magnitude_bits(kWorkers); }
+Scale down(uint8_t exponent) { return switchml::quantize_scale(exponent, bits()); }
+Scale up(uint8_t exponent) { return switchml::dequantize_scale(exponent, bits()); }
 
 void fill(Workload& w) {
   std::mt19937 random(1);
@@ -92,7 +92,7 @@ void fill(Workload& w) {
   std::memcpy(w.frame.data(), w.words.data(), kFrameBytes);
 }
 
-// ---- what is timed: each handles all of the workload once ----
+// ---- the timed functions: each handles all of the workload once ----
 
 enum class Route { kFrame, kMemory };
 
@@ -152,7 +152,7 @@ void add_in_cache(const Kernels& k, Workload& w) {
   for (size_t i = 0; i < w.elements; i += kFrameWords) k.add(w.accumulators.data(), w.frame.data(), kFrameWords);
 }
 
-// As much at a time as a block has, which memcpy writes through the caches: what kernels that store so can reach.
+// Copies a block at a time, which memcpy writes through the caches: the bound for kernels with such stores.
 void copy_blocks(Workload& w) {
   for (size_t i = 0; i < w.elements; i += kBlock) std::memcpy(&w.words[4 * i], &w.tensor[i], 4 * kBlock);
 }
@@ -163,8 +163,8 @@ void dot(const Kernels& k, Workload& w, Route route) {
   }
 }
 
-// The tensor as so many terms, one after the other in memory: other numbers at the same place, of the same magnitude,
-// as replicas' gradients have them.
+// The tensor as so many terms, one after the other in memory: different numbers of the same magnitude at the same
+// index, like replicas' gradients.
 std::vector<const void*> terms_of(Workload& w, size_t count) {
   std::vector<const void*> terms;
   for (size_t i = 0; i < count; ++i) terms.push_back(&w.tensor[i * (w.elements / count - 20 * kBlock)]);
@@ -176,7 +176,7 @@ void sum_exactly(const Kernels& k, Workload& w, size_t count) {
   k.exact_sum[0](terms.data(), count, w.output.data(), w.elements / count, 1);
 }
 
-// What the exact sum is measured by: the same passes over memory, and one addition of floats for each term.
+// The yardstick for exact sums: the same passes over memory, and one addition of floats for each term.
 #if defined(__x86_64__)
 __attribute__((target("avx2")))
 #endif
@@ -193,8 +193,8 @@ void sum_floats(Workload& w, size_t count) {
 struct Case {
   const char* kernel;
   const char* route;
-  double bytes_per_element;  // read and written
-  bool has_target;           // quantize and dequantize of fp32: half of the copy bandwidth
+  double bytes_per_element;  // Read and written.
+  bool has_target;           // Quantize and dequantize of fp32: half of the copy bandwidth.
   std::function<void(const Kernels&, Workload&)> run;
 };
 
@@ -231,7 +231,7 @@ std::vector<Case> cases() {
 
 // ---- checking ----
 
-// All that a kernel may have written, and what it returned.
+// All memory that a kernel may have written, and its result.
 uint64_t fingerprint(const Workload& w) {
   uint64_t hash = w.sink;
   const auto mix = [&hash](const void* data, size_t bytes) {
@@ -249,7 +249,7 @@ uint64_t fingerprint(const Workload& w) {
   return hash;
 }
 
-// The same start for both tables, small enough to be quick: whole frames.
+// The same small workload of whole frames for both tables.
 bool agrees_with_scalar(const Kernels& table, const Case& c) {
   uint64_t found[2];
   const Kernels* const pair[2] = {&scalar(), &table};
@@ -264,7 +264,7 @@ bool agrees_with_scalar(const Kernels& table, const Case& c) {
 
 // ---- timing ----
 
-// Processor time of this thread: what other programs take from it does not count.
+// Processor time of this thread, so that other programs do not count.
 double thread_seconds() {
   timespec now{};
   clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
@@ -285,21 +285,21 @@ double median(std::vector<double> values) {
 struct Measurement {
   const Kernels* table;
   Case c;
-  std::vector<double> rate;   // GB/s, one per round
-  std::vector<double> ratio;  // to the copy of the same round
+  std::vector<double> rate;   // GB/s, one per round.
+  std::vector<double> ratio;  // Rate / the copy's rate in the same round.
 };
 
-// Bytes read and written per second, in GB.
+// GB read and written per second.
 double copy_rate(Workload& w) {
   const size_t bytes = 4 * w.elements;
   const double seconds = seconds_of([&] { std::memcpy(w.output.data(), w.tensor.data(), bytes); });
   return 2e-9 * static_cast<double>(bytes) / seconds;
 }
 
-// All cases side by side in each round, so that a slow moment of the machine meets all of them.
+// Each round has all cases, so that a slow moment of the machine meets all of them.
 std::vector<double> measure(std::vector<Measurement>& measurements, Workload& w, int rounds) {
   std::vector<double> copies;
-  copy_rate(w);  // the first touch of the output's pages
+  copy_rate(w);  // Touches the output's pages.
   for (int round = 0; round < rounds; ++round) {
     for (Measurement& m : measurements) {
       const double copy = copy_rate(w);
@@ -315,7 +315,7 @@ std::vector<double> measure(std::vector<Measurement>& measurements, Workload& w,
 
 // ---- output ----
 
-// The scalar table is a reference, not a product: targets are for the others.
+// The scalar table is the reference: targets are for the others.
 bool has_target(const Measurement& m) { return m.c.has_target && m.table != &scalar(); }
 
 void print_table(const std::vector<Measurement>& measurements, double copy) {
@@ -375,8 +375,8 @@ std::vector<switchml::Option> table(Options* options) {
 }
 
 std::vector<const Kernels*> tables_named(const std::string& name) {
-  if (name == "all") return switchml::quant::available_kernels();
-  const auto chosen = switchml::quant::select_kernels(name);
+  if (name == "all") return switchml::available_kernels();
+  const auto chosen = switchml::select_kernels(name);
   if (chosen.ok()) return {chosen.value()};
   std::fprintf(stderr, "bench_micro: --table: %s\n", chosen.status().message().c_str());
   std::exit(2);

@@ -1,4 +1,4 @@
-// bench_profile: all-reduces whose instructions are the same in every run, for benchmarks/profile to count, and for
+// bench_profile: all-reduces with the same instructions in every run, for benchmarks/profile to count, and for
 // benchmarks/compare to time. One thread takes all ranks and the switch in rotation (path.h). Every result is checked
 // bit for bit. The last line of output is a JSON object.
 #include <sys/resource.h>
@@ -10,12 +10,12 @@
 
 #include "base/command_line.h"
 #include "base/limits.h"
+#include "kernels/kernels.h"
 #include "path.h"
-#include "quant/kernels.h"
 
 using switchml::profile::Path;
 
-// A profiler counts by these names what it is to count: what is inside of them and no more.
+// A profiler counts the instructions inside functions of these names.
 extern "C" {
 [[gnu::noinline]] void switchml_profile_ranks(Path* path) { path->ranks_turn(); }
 [[gnu::noinline]] void switchml_profile_switch(Path* path) { path->switch_turn(); }
@@ -27,8 +27,8 @@ using switchml::profile::PathOptions;
 using switchml::profile::Tensors;
 
 constexpr int kMostRanks = 16;
-constexpr double kPatience = 600;         // seconds for one all-reduce, under a profiler
-constexpr uint64_t kTurnsPerLook = 1024;  // at the clock, whose system calls would be counted
+constexpr double kPatience = 600;         // Seconds for one all-reduce, under a profiler.
+constexpr uint64_t kTurnsPerLook = 1024;  // The clock is read rarely: its instructions would be counted.
 
 struct Options {
   PathOptions path;
@@ -36,7 +36,7 @@ struct Options {
   int calls = 1;
 };
 
-// Integers of 16 bits whose sums are exact in float32; neighbouring ranks and elements differ.
+// Integers of 16 bits, so that sums are exact in float32; neighbouring ranks and elements differ.
 float value(size_t rank, size_t element) {
   return static_cast<float>(static_cast<int32_t>((element * 2654435761U + rank * 40503U) % 65521U) - 32760);
 }
@@ -47,7 +47,7 @@ void fill(Tensors& tensors) {
   }
 }
 
-// Empty, or what is wrong.
+// The mistake in the results, or empty.
 std::string difference(const Tensors& tensors) {
   for (size_t rank = 0; rank < tensors.size(); ++rank) {
     for (size_t i = 0; i < tensors[rank].size(); ++i) {
@@ -80,7 +80,7 @@ Spent now() {
           static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec)};
 }
 
-// One all-reduce; with `counted`, under the names that a profiler knows. Empty, or what failed.
+// Runs an all-reduce; with `counted`, under the names that a profiler knows. Returns the failure, or empty.
 std::string reduce(Path& path, Tensors& tensors, bool counted, Spent* spent) {
   fill(tensors);
   const Spent begin = now();
@@ -154,7 +154,7 @@ int main(int argc, char** argv) {
       "\"chunks\": %llu, \"packets\": %llu, \"retransmissions\": %llu, "
       "\"user_seconds\": %.6f, \"system_seconds\": %.6f, \"wall_seconds\": %.6f}\n",
       options.path.name.c_str(), options.path.ranks, path.chunk_bytes(), path.slots(), options.bytes, options.calls,
-      switchml::quant::kernels().name, static_cast<unsigned long long>(after.chunks - before.chunks),
+      switchml::kernels().name, static_cast<unsigned long long>(after.chunks - before.chunks),
       static_cast<unsigned long long>(after.packets - before.packets),
       static_cast<unsigned long long>(after.retransmissions), spent.user, spent.system, spent.wall);
   return 0;

@@ -14,22 +14,23 @@
 namespace switchml::profile {
 
 struct PathOptions {
-  std::string name;                       // "inproc", "udp", "rdma" or "memory"
-  int ranks = 2;                          // 1 ... kMaxWorkers
-  size_t payload_bytes = 1024;            // of a packet, not of "memory"
-  int slots = 128;                        // wanted, not of "memory"
-  bool exact = false;                     // floats travel as they are, not of "memory"; of "rdma" they always do
-  std::string verbs = "libibverbs.so.1";  // of "rdma", as dlopen() takes it
+  std::string name;  // "inproc", "udp", "rdma" or "memory".
+  int ranks = 2;     // 1 ... kMaxWorkers.
+  // Unused by "memory".
+  size_t payload_bytes = 1024;
+  int slots = 128;
+  bool exact = false;                     // Always true for "rdma".
+  std::string verbs = "libibverbs.so.1";  // The library for "rdma", as dlopen() takes it.
 };
 
-/// By rank.
+/// Index: rank.
 using Tensors = std::vector<std::vector<float>>;
 
 /// Totals of all ranks since the path was made.
 struct Work {
-  uint64_t chunks = 0;           // results accepted, those of the call lane included
-  uint64_t packets = 0;          // sent by ranks
-  uint64_t retransmissions = 0;  // of these
+  uint64_t chunks = 0;           // Results accepted, those of the call lane included.
+  uint64_t packets = 0;          // Packets sent by ranks.
+  uint64_t retransmissions = 0;  // Included in `packets`.
 };
 
 /// Not thread-safe.
@@ -41,15 +42,15 @@ class Path {
   /// Turns of all ranks, and of the switch. They never wait for long.
   virtual void ranks_turn() = 0;
   virtual void switch_turn() = 0;
-  /// Of the all-reduce: 0 when all ranks have an outcome.
+  /// Ranks without an outcome of the all-reduce.
   int ranks_left() const { return left_; }
   /// The first error that a rank had.
   const Status& status() const { return status_; }
 
-  /// These are what is reduced; they outlive the path.
+  /// Sets the tensors to reduce, which outlive the path.
   virtual void use(Tensors& /*tensors*/) {}
   virtual Work work() const = 0;
-  /// What was granted: bytes of payload of a packet, or of a chunk in memory, and how many of them at a time.
+  /// The grant: bytes of payload of a packet, or of a chunk in memory, and the number of them at a time.
   virtual size_t chunk_bytes() const = 0;
   virtual int slots() const = 0;
 
@@ -61,7 +62,7 @@ class Path {
   Status status_;
 };
 
-/// kInvalidArgument for a name that does not exist; what the host or the switch refuses otherwise.
+/// kInvalidArgument: the name does not exist. Other errors are refusals by the host or the switch.
 Result<std::unique_ptr<Path>> make_path(const PathOptions& options);
 Result<std::unique_ptr<Path>> make_switch_path(const PathOptions& options);
 Result<std::unique_ptr<Path>> make_memory_path(const PathOptions& options);

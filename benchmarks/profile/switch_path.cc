@@ -14,7 +14,7 @@ namespace switchml::profile {
 
 namespace {
 
-constexpr size_t kSwitchBufferBytes = 32 << 20;  // as the server has (switchd/server.h)
+constexpr size_t kSwitchBufferBytes = 32 << 20;  // The server's default (switchd/server.h).
 
 /// Makes the ends of one network.
 class Network {
@@ -53,7 +53,7 @@ class Network {
   std::shared_ptr<InprocHub> hub_;
 };
 
-/// Tells each what it must know of the other.
+/// Connects the queue pairs of both ends.
 Status introduce(Transport& a, Transport& b) {
   for (const auto& [from, to] : {std::pair(&a, &b), std::pair(&b, &a)}) {
     if (from->queue_pairs() == nullptr) continue;
@@ -64,7 +64,7 @@ Status introduce(Transport& a, Transport& b) {
   return {};
 }
 
-/// Of the ranks.
+/// The ranks' engines.
 class AllTensors : public TensorMemory {
  public:
   explicit AllTensors(Tensors& tensors) : tensors_(tensors) {}
@@ -93,17 +93,17 @@ class SwitchPath final : public Path {
   Status start(const PathOptions& options, std::vector<std::unique_ptr<Transport>> ranks);
 
   void ranks_turn() override {
-    now_ += microseconds(1);  // so slowly that no timer expires, however long a turn takes
+    now_ += microseconds(1);  // So slowly that no timer expires, however long a turn takes.
     for (auto& shard : shards_) shard->step(now_);
   }
-  // What the server's thread does in a round (switchd/server.cc).
+  // A round of the server's thread (switchd/server.cc).
   void switch_turn() override {
     RxFrame frames[kBurst];
     while (const size_t count = transport_->receive(frames, kBurst)) {
       for (size_t i = 0; i < count; ++i) {
         switch_.process(frames[i].data, frames[i].size, frames[i].from, now_, sink_);
       }
-      sink_.flush();  // what is sent from where it lies lies in the slots and in what was lent
+      sink_.flush();  // Frames point into the slots and into lent memory.
       transport_->release();
     }
   }
@@ -142,7 +142,7 @@ class SwitchPath final : public Path {
   SessionParameters session_;
   Time now_{seconds(1)};
   std::vector<std::unique_ptr<Shard>> shards_;
-  std::vector<Transport*> links_;  // theirs
+  std::vector<Transport*> links_;  // The engines' transports.
 };
 
 Result<wire::Reply> SwitchPath::ask(Transport& rank, const uint8_t* frame, size_t size) {
@@ -194,7 +194,7 @@ Status SwitchPath::start(const PathOptions& options, std::vector<std::unique_ptr
     session_.worker = rank;
     auto& transport = ranks[static_cast<size_t>(rank)];
     wire::Membership member = session_.membership();
-    for (uint32_t id : {2U, 3U}) {  // the second time with the cookie
+    for (uint32_t id : {2U, 3U}) {  // The second join has the cookie.
       const auto joined = ask(*transport, frame, wire::build_join(member, 0, id, frame));
       if (!joined.ok()) return joined.status();
       member.cookie = joined->join.cookie;
@@ -221,7 +221,7 @@ Result<std::unique_ptr<Path>> make_switch_path(const PathOptions& options) {
     ranks.push_back(std::move(one.value()));
   }
   softswitch::SwitchOptions switch_options;
-  switch_options.seed = 1;  // epochs and keys are the same in every run
+  switch_options.seed = 1;  // Epochs and keys are the same in every run.
   switch_options.has_card = options.name == "rdma";
   switch_options.receive_buffer_bytes = transport.value()->limits().receive_buffer_bytes;
   auto path = std::make_unique<SwitchPath>(std::move(transport.value()), switch_options);

@@ -1,5 +1,5 @@
-// Between the cores that ship and the fabric: frames, virtual time, and who is who. A node is a switch, by the fabric's
-// number, or a worker after them.
+// Connects the cores that ship with the fabric: frames, virtual time, and numbers of nodes. A node is a switch, by the
+// fabric's number, or a worker, numbered after them.
 #pragma once
 
 #include <cstring>
@@ -15,7 +15,7 @@ namespace switchml::scale {
 
 enum class EventKind : uint32_t { kArrival, kTimer, kStart, kDeath, kSuspend, kHandOver, kResume };
 
-/// Not at 0, which is no time to some.
+/// Virtual time starts at 1 s: 0 means no time in places.
 inline Time time_of(Instant at) { return Time(seconds(1)) + nanoseconds(at / kNanosecond); }
 inline Instant instant_of(Time time) { return (time - Time(seconds(1))).count() * kNanosecond; }
 
@@ -35,8 +35,8 @@ struct Carrier {
   Fabric& fabric;
   EventQueue& events;
   Frames& frames;
-  std::vector<int> hosts = {};  // of workers
-  size_t running = 0;           // of them, those that have not ended
+  std::vector<int> hosts = {};  // Worker -> host.
+  size_t running = 0;           // Workers that have not ended.
 
   uint32_t first_worker() const { return static_cast<uint32_t>(fabric.switches()); }
   bool is_worker(uint32_t node) const { return node >= first_worker(); }
@@ -45,7 +45,7 @@ struct Carrier {
     if (is_worker(to)) return fabric.host_down(hosts[to - first_worker()]);
     return fabric.between(static_cast<int>(from), static_cast<int>(to));
   }
-  /// Takes one use of the frame.
+  /// Sends a frame and gives up one use of it.
   void send(Frame* frame, uint32_t from, uint32_t to) {
     const Instant at = fabric.send(link(from, to), frame->size, events.now());
     if (at == kNoInstant) return frames.release(frame);

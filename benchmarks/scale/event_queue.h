@@ -1,5 +1,5 @@
-// What is to happen, in order of time and, at one time, of when it was asked for. A ring of narrow buckets for the near
-// future, each sorted when its turn comes, and a heap for what is far away (timers).
+// Events in order of time and, at one time, of their pushes. A ring of narrow buckets has the near future, each sorted
+// when its turn comes, and a heap the far one (timers).
 #pragma once
 
 #include <algorithm>
@@ -20,8 +20,8 @@ inline constexpr Instant kNoInstant = std::numeric_limits<Instant>::max();
 
 struct Event {
   Instant at = 0;
-  uint64_t order = 0;  // set by the queue
-  uint32_t kind = 0;   // what these mean is the simulation's business
+  uint64_t order = 0;  // Set by the queue.
+  uint32_t kind = 0;   // This and the fields below have the simulation's meaning.
   uint32_t to = 0;
   uint32_t from = 0;
   uint32_t number = 0;
@@ -61,7 +61,7 @@ class EventQueue {
   }
 
  private:
-  static constexpr int kShift = 15;  // a bucket is 33 ns
+  static constexpr int kShift = 15;  // A bucket is 33 ns.
   static constexpr int64_t kBuckets = int64_t{1} << 15;
 
   static bool before(const Event& a, const Event& b) { return a.at != b.at ? a.at < b.at : a.order < b.order; }
@@ -70,7 +70,7 @@ class EventQueue {
   };
   std::vector<Event>& at(int64_t bucket) { return buckets_[static_cast<size_t>(bucket & (kBuckets - 1))]; }
 
-  // Memory is that of the buckets in use, which are few at a time.
+  // Reuses the memory of past buckets, so that only the few in use have any.
   void put(int64_t bucket, const Event& event) {
     std::vector<Event>& events = at(bucket);
     if (events.capacity() == 0 && !spare_.empty()) {
@@ -100,10 +100,10 @@ class EventQueue {
   bool near_is_empty() const { return size_ == far_.size(); }
 
   std::vector<std::vector<Event>> buckets_;
-  std::vector<std::vector<Event>> spare_;  // empty
+  std::vector<std::vector<Event>> spare_;  // Empty buckets.
   std::priority_queue<Event, std::vector<Event>, Later> far_;
   int64_t current_ = 0;
-  size_t next_ = 0;  // in the current bucket
+  size_t next_ = 0;  // Index into the current bucket.
   bool sorted_ = false;
   size_t size_ = 0;
   uint64_t next_order_ = 0;

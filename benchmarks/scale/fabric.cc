@@ -75,7 +75,7 @@ Instant Fabric::send(uint32_t link, size_t bytes, Instant now) {
   const double ps = link < first_rack_link_ ? host_ps_ : trunk_ps_;
   Instant& free_at = free_at_[link];
   const Instant begins = std::max(now, free_at);
-  const bool is_host = link < static_cast<uint32_t>(hosts());  // what a host has to send waits in its memory
+  const bool is_host = link < static_cast<uint32_t>(hosts());  // A host's queue is its memory.
   if (!is_host && static_cast<double>(begins - now) > queue_bytes_ * ps) {
     ++dropped_;
     return kNoInstant;

@@ -1,6 +1,6 @@
-// The network of all ways: a fat-tree of links. A link sends one frame after the other at its rate; what has arrived
-// whole goes on (store and forward); what finds its queue full, or by chance, is lost. Who waits is a matter of when a
-// link is free, so that a frame costs one event a link.
+// The network of all ways: a fat-tree of links. A link sends one frame after the other at its rate; whole frames go on
+// (store and forward); full queues, and chance, lose frames. A queue is the time at which its link is free, so that a
+// frame costs one event a link.
 #pragma once
 
 #include <cstddef>
@@ -14,20 +14,20 @@ namespace switchml::scale {
 struct FabricOptions {
   int racks = 4;
   int hosts_per_rack = 16;
-  int racks_per_pod = 0;  // 0: all racks in one pod, so that there are two levels of switches; else three
+  int racks_per_pod = 0;  // 0: all racks are in one pod, under two levels of switches; else there are three.
   double host_gbps = 100;
-  double trunk_gbps = 400;  // of links between switches
+  double trunk_gbps = 400;  // Rate of links between switches.
   double oversubscription = 1;
-  double hop_us = 0.5;      // of each link: cable, and the pipeline of what it ends in
-  double queue_kib = 1024;  // that wait for a link at most
-  double loss = 0;          // of a frame on a link, by chance
+  double hop_us = 0.5;      // Latency of a link: cable, and the pipeline at its end.
+  double queue_kib = 1024;  // Capacity of a link's queue.
+  double loss = 0;          // Probability that a link loses a frame.
   uint64_t seed = 1;
 };
 
 /// Ethernet, IPv4 and UDP around a frame: preamble, headers, FCS, gap.
 inline constexpr size_t kWireOverhead = 38 + 28;
 
-/// The links from a host to another; plane and core: by which of the parallel switches.
+/// The links from a host to another.
 struct Path {
   uint32_t links[6];
   uint32_t count = 0;
@@ -40,8 +40,8 @@ class Fabric {
   int hosts() const { return options_.racks * options_.hosts_per_rack; }
   int racks() const { return options_.racks; }
   int pods() const { return pods_; }
-  int planes() const { return planes_; }  // pod switches of a pod
-  int cores() const { return cores_; }    // of a plane; 0: two levels
+  int planes() const { return planes_; }  // Pod switches of a pod.
+  int cores() const { return cores_; }    // Core switches of a plane; 0: two levels.
   int rack_of(int host) const { return host / options_.hosts_per_rack; }
   int pod_of(int rack) const { return rack / racks_per_pod_; }
   int racks_per_pod() const { return racks_per_pod_; }
@@ -60,14 +60,14 @@ class Fabric {
     return first_pod_link_ + two((pod * planes_ + plane) * cores_ + core);
   }
   uint32_t pod_down(int pod, int plane, int core) const { return pod_up(pod, plane, core) + 1; }
-  /// From one switch to another that it has a link to.
+  /// The link from a switch to a neighbour.
   uint32_t between(int from, int to) const;
-  /// `choice`: any number, by which one of the paths is taken.
+  /// One of the shortest paths, by `choice`, which may be any number.
   Path path(int from, int to, uint64_t choice) const;
 
-  /// Sends a frame of `bytes`, without what is around it: when it has arrived whole; kNoInstant: it is lost.
+  /// Sends a frame of `bytes`, without kWireOverhead. Returns the time of its arrival; kNoInstant: it is lost.
   Instant send(uint32_t link, size_t bytes, Instant now);
-  /// Of `bytes` on a host's link, with what is around them.
+  /// The time of `bytes` and kWireOverhead on a host's link.
   Instant host_time(size_t bytes) const {
     return static_cast<Instant>(static_cast<double>(bytes + kWireOverhead) * host_ps_);
   }
@@ -75,7 +75,7 @@ class Fabric {
 
   uint64_t sent() const { return sent_; }
   uint64_t lost_by_chance() const { return lost_; }
-  uint64_t dropped() const { return dropped_; }  // by full queues
+  uint64_t dropped() const { return dropped_; }  // Dropped by full queues.
 
  private:
   static uint32_t two(int number) { return 2 * static_cast<uint32_t>(number); }
@@ -88,11 +88,11 @@ class Fabric {
   int cores_ = 0;
   uint32_t first_rack_link_;
   uint32_t first_pod_link_;
-  double host_ps_;  // a byte
+  double host_ps_;  // Picoseconds a byte.
   double trunk_ps_;
   Instant hop_;
   double queue_bytes_;
-  std::vector<Instant> free_at_;  // by link
+  std::vector<Instant> free_at_;  // Index: link.
   uint64_t random_;
   uint64_t sent_ = 0, lost_ = 0, dropped_ = 0;
 };

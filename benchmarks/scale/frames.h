@@ -1,4 +1,4 @@
-// Frames under way. One that goes to many exists once; one that lies where its sender keeps it is not copied at all.
+// Frames under way. A multicast one exists once; a lent one is not copied at all.
 #pragma once
 
 #include <cstddef>
@@ -13,21 +13,21 @@ struct Frame {
   const uint8_t* data = nullptr;
   uint32_t size = 0;
   uint32_t users = 0;
-  std::unique_ptr<uint8_t[]> own;  // null: the bytes are the sender's
+  std::unique_ptr<uint8_t[]> own;  // Null: the bytes are the sender's.
 };
 
 class Frames {
  public:
   explicit Frames(size_t most_bytes) : most_bytes_(most_bytes) {}
 
-  /// Of one user.
+  /// A copy, with one user.
   Frame* copy_of(const uint8_t* data, size_t size) {
     Frame* frame = take(&copies_);
     if (frame->own == nullptr) frame->own.reset(new uint8_t[most_bytes_]);
     std::memcpy(frame->own.get(), data, size);
     return fill(frame, frame->own.get(), size);
   }
-  /// The bytes stay as they are while the frame has users.
+  /// A frame of the sender's bytes, which must not change while it has users.
   Frame* lent(const uint8_t* data, size_t size) { return fill(take(&lent_), data, size); }
   void release(Frame* frame) {
     if (--frame->users == 0) (frame->own != nullptr ? copies_ : lent_).push_back(frame);
@@ -52,7 +52,7 @@ class Frames {
 
   const size_t most_bytes_;
   std::vector<std::unique_ptr<Frame>> all_;
-  std::vector<Frame*> copies_, lent_;  // without users
+  std::vector<Frame*> copies_, lent_;  // Unused frames.
 };
 
 }  // namespace switchml::scale

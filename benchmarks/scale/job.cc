@@ -8,7 +8,7 @@ namespace switchml::scale {
 
 namespace {
 constexpr uint64_t kKey = 0x5eed;
-constexpr int kJobNumbers = 100;  // of a switch, for the sessions of one tree; the next tree's are those after them
+constexpr int kJobNumbers = 100;  // Job numbers of a switch for one tree; the next tree has those after them.
 }  // namespace
 
 Job::Job(int number, const TreeOptions& options, const Inputs& inputs, Carrier* carrier, Switches* switches)
@@ -50,12 +50,12 @@ EngineOptions Job::engine(int member, int members) const {
   SessionParameters& session = engine.session;
   static_cast<Route&>(session) = route();
   session.worker = member;
-  session.workers = std::min(members, kMaxWorkers);  // what an exact all-reduce asks of it: nothing
+  session.workers = std::min(members, kMaxWorkers);  // An exact all-reduce does not use it.
   session.slots = options_.slots;
   session.payload_bytes = options_.payload_bytes;
   session.exact = session.tree = true;
   session.secret[0] = 1;
-  engine.switch_patience = seconds(1000);  // who has lost a switch is told
+  engine.switch_patience = seconds(1000);  // The simulation reports lost switches.
   engine.keep_results = options_.dies_at != kNoInstant;
   return engine;
 }
@@ -67,7 +67,7 @@ void Job::make_workers(const std::vector<int>& hosts, uint32_t first) {
   for (size_t w = 0; w < hosts.size(); ++w) ++counts[w % Inputs::kTensors];
   results_ = std::make_unique<Results>(inputs_, counts);
   if (options_.spoil) results_->spoil();
-  std::map<int, int> members;  // of racks
+  std::map<int, int> members;  // Rack -> number of members.
   for (size_t w = 0; w < hosts.size(); ++w) {
     const int rack = carrier_->fabric.rack_of(hosts[w]);
     WorkerOptions options;
@@ -98,11 +98,11 @@ void Job::install_at(int node, softswitch::InstalledSession session, const std::
   if (!status.ok()) throw StatusError(status);
 }
 
-// A member's number is its place at its switch, since no switch has more than kMaxWorkers members.
+// A member's number is its index at its switch, since no switch has more than kMaxWorkers members.
 void Job::install(Tree tree) {
   tree_ = tree;
   const Fabric& fabric = carrier_->fabric;
-  std::map<int, std::map<int, uint32_t>> below;  // by switch: its members
+  std::map<int, std::map<int, uint32_t>> below;  // Switch -> its members.
   for (size_t w = 0; w < hosts_.size(); ++w) {
     auto& rack = below[fabric.rack_of(hosts_[w])];
     rack.emplace(static_cast<int>(rack.size()), carrier_->first_worker() + first_ + static_cast<uint32_t>(w));
@@ -145,7 +145,7 @@ void Job::suspend(size_t index) {
   carrier_->push(EventKind::kHandOver, at, static_cast<uint32_t>(number_));
 }
 
-// As failover/failover.h does it, with the same plan.
+// Does the same as failover/failover.h, with the same plan.
 void Job::hand_over() {
   const ResyncPlan plan(accepted_);
   if (!plan.possible()) throw StatusError(Status(Code::kInternal, "ranks are more than one use of a slot apart"));

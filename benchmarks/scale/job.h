@@ -1,5 +1,5 @@
-// A job: workers on some of the hosts, a session on the switches of a tree, and the move to another tree. What the
-// controller, the store and the opening of sessions do is not simulated: they are delays.
+// A job: workers on some of the hosts, a session on the switches of a tree, and the move to another tree. The
+// controller, the store and the opening of sessions are simulated as delays.
 #pragma once
 
 #include <map>
@@ -16,20 +16,20 @@ namespace switchml::scale {
 using Switches = std::vector<std::unique_ptr<SwitchEnd>>;
 
 struct TreeOptions {
-  size_t bytes = 1 << 20;  // of each worker's tensor
+  size_t bytes = 1 << 20;  // Size of each worker's tensor.
   size_t payload_bytes = 8192;
   int slots = 32;
-  bool spread = false;                   // each job's tree has another plane
-  int jobs = 1;                          // host h belongs to job h % jobs
-  Instant dies_at = kNoInstant;          // the topmost switch of the first tree
-  Duration notice = milliseconds(300);   // until ranks are told to leave
-  Duration stagger = microseconds(200);  // they do each step within
-  Duration hand_over = milliseconds(5);  // what they exchange meanwhile takes
-  bool spoil = false;                    // expects a wrong sum
+  bool spread = false;                   // Each job's tree has another plane.
+  int jobs = 1;                          // Host h belongs to job h % jobs.
+  Instant dies_at = kNoInstant;          // Death of the first tree's topmost switch.
+  Duration notice = milliseconds(300);   // Time until ranks learn of it.
+  Duration stagger = microseconds(200);  // Spread of the ranks in each step.
+  Duration hand_over = milliseconds(5);  // Time of the exchange between steps.
+  bool spoil = false;                    // Expects a wrong sum.
   uint64_t seed = 1;
 };
 
-/// Which of the parallel switches are a tree's.
+/// A tree's choice among the parallel switches.
 struct Tree {
   int plane = 0;
   int core = 0;
@@ -39,11 +39,11 @@ class Job {
  public:
   Job(int number, const TreeOptions& options, const Inputs& inputs, Carrier* carrier, Switches* switches);
 
-  /// The hosts of its workers; `first`: the first one's number among all workers.
+  /// Makes a worker on each host; `first`: the first one's number among all workers.
   void make_workers(const std::vector<int>& hosts, uint32_t first);
   WorkerEnd& worker(size_t index) { return *workers_[index]; }
   size_t workers() const { return workers_.size(); }
-  /// Its switches begin to know the session.
+  /// Installs the session at the tree's switches.
   void install(Tree tree);
   int top() const;
 
@@ -78,7 +78,7 @@ class Job {
   std::vector<int> hosts_;
   std::unique_ptr<Results> results_;
   std::vector<std::unique_ptr<WorkerEnd>> workers_;
-  std::vector<std::vector<uint32_t>> accepted_;  // by worker
+  std::vector<std::vector<uint32_t>> accepted_;  // Index: worker.
   size_t suspended_ = 0;
   size_t handed_over_ = 0;
 };

@@ -8,7 +8,7 @@ namespace switchml::scale {
 
 namespace {
 
-enum Leg : uint32_t { kUp = 1U << 30, kDown = 1U << 29, kRing = 0 };  // in Packet::hops, with those left to go
+enum Leg : uint32_t { kUp = 1U << 30, kDown = 1U << 29, kRing = 0 };  // Flags of Packet::hops.
 
 class Leaders final : public QueuedWay {
  public:
@@ -35,7 +35,7 @@ class Leaders final : public QueuedWay {
     }
     note_arrival(&jobs()[0], now);
   }
-  // In the order in which the leader needs them.
+  // Segments in the order in which the leader needs them.
   void begin(uint32_t rack) {
     for (uint32_t i = 0; i < racks_; ++i) {
       Packet packet;
@@ -51,7 +51,7 @@ class Leaders final : public QueuedWay {
     if ((packet.hops ^ kUp) > 1) return put(packet.to, packet.to - 1, packet, packet.hops - 1);
     reduced(packet.to / rack_hosts_, packet);
   }
-  // The leader has what its rack adds to this packet's segment, as far as this packet.
+  // The leader has its rack's sum of this packet's segment, up to this packet.
   void reduced(uint32_t rack, const Packet& packet) {
     const size_t at = rack * racks_ + packet.segment;
     if (++ready_[at] < segments_.packets(packet.segment)) return;
@@ -67,7 +67,7 @@ class Leaders final : public QueuedWay {
     const uint32_t rack = packet.to / rack_hosts_;
     const size_t at = rack * racks_ + packet.segment;
     if (ready_[at] < segments_.packets(packet.segment)) return held_[at].push_back(packet);
-    const bool is_sum = packet.hops <= racks_;  // of all racks
+    const bool is_sum = packet.hops <= racks_;  // The sum of all racks.
     if (is_sum && rack_hosts_ > 1) put(packet.to, packet.to + 1, packet, kDown | (rack_hosts_ - 1));
     if (packet.hops > 1) onward(rack, packet, packet.hops - 1);
   }
@@ -81,8 +81,8 @@ class Leaders final : public QueuedWay {
 
   const uint32_t racks_, rack_hosts_;
   const Segments segments_;
-  std::vector<uint32_t> ready_;            // by rack and segment: packets that the leader has from its rack
-  std::vector<std::vector<Packet>> held_;  // by rack and segment: those of the ring that wait for the others
+  std::vector<uint32_t> ready_;            // (rack, segment) -> packets that the leader has from its rack.
+  std::vector<std::vector<Packet>> held_;  // (rack, segment) -> the ring's packets that wait for these.
 };
 
 }  // namespace

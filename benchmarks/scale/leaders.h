@@ -1,5 +1,5 @@
 // Rings in two levels: a chain through each rack brings the sum of its hosts to its first one, the leader; a ring of
-// the leaders adds those; and chains bring the result back. All three at a time, segment by segment. One job.
+// the leaders adds those; and chains bring the result back. All three run at a time, segment by segment. One job.
 #pragma once
 
 #include "fabric.h"

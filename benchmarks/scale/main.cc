@@ -1,4 +1,4 @@
-// One simulation, and what it has found as a line of JSON. benchmarks/scale/__main__.py runs many.
+// Runs one simulation, and prints its results as a line of JSON. benchmarks/scale/__main__.py runs many.
 #include <cstdio>
 #include <fstream>
 #include <string>
@@ -56,7 +56,7 @@ std::vector<Option> table(Settings* settings) {
   };
 }
 
-// Not ru_maxrss, which begins with that of whoever has started this program.
+// Not ru_maxrss, which begins with that of the parent process.
 uint64_t most_memory_kib() {
   std::ifstream status("/proc/self/status");
   for (std::string word; status >> word;) {

@@ -27,13 +27,13 @@ void Packets::offer(int host) {
     }
     const uint32_t place = unused_.back();
     unused_.pop_back();
-    const uint64_t choice = events_->pushed();  // each packet by any path: hashes of flows would meet on some
+    const uint64_t choice = events_->pushed();  // Each packet takes any path: flows would collide.
     flying_[place] = {packet, fabric_->path(static_cast<int>(packet.from), static_cast<int>(packet.to), choice), 0};
     go(place);
   }
 }
 
-// On the next link.
+// Sends it on the next link.
 void Packets::go(uint32_t place) {
   Flying& flying = flying_[place];
   Event event;

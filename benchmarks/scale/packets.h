@@ -1,6 +1,6 @@
 // The transport of the modelled ways: packets from host to host on the fabric, better than any real one. A host has at
-// most a window of bytes under way; it knows at once what has arrived, acknowledgements cost nothing; and of what is
-// lost it knows a round trip of the empty network later (an ideal selective repeat).
+// most a window of bytes under way; it knows of arrivals at once, acknowledgements cost nothing; and it knows of losses
+// a round trip of the empty network later (an ideal selective repeat).
 #pragma once
 
 #include <cstddef>
@@ -13,21 +13,21 @@
 namespace switchml::scale {
 
 struct Packet {
-  uint32_t from = 0;  // hosts
+  uint32_t from = 0;  // This and `to` are hosts.
   uint32_t to = 0;
   uint32_t bytes = 0;
-  uint32_t segment = 0;  // of the tensor; what these mean is the way's business
+  uint32_t segment = 0;  // This and the fields below have the way's meaning.
   uint32_t number = 0;
   uint32_t hops = 0;
 };
 
-/// What hosts send.
+/// The source of packets.
 class Traffic {
  public:
   virtual ~Traffic() = default;
   /// The next packet of a host; false: it has none now.
   virtual bool next(int host, Packet* packet) = 0;
-  /// Whoever has something to send now is told to Packets::offer().
+  /// Takes a packet. Calls Packets::offer() for hosts that have something to send now.
   virtual void arrived(const Packet& packet, Instant now) = 0;
   virtual bool over() const = 0;
 };
@@ -49,7 +49,7 @@ class Packets {
   struct Flying {
     Packet packet;
     Path path;
-    uint32_t link = 0;  // of the path: the one that it is on
+    uint32_t link = 0;  // Index of its present link in the path.
   };
   void go(uint32_t place);
   void step(uint32_t place);
@@ -59,9 +59,9 @@ class Packets {
   EventQueue* events_;
   const size_t window_bytes_;
   Traffic* traffic_ = nullptr;
-  std::vector<size_t> under_way_;  // bytes, by host
+  std::vector<size_t> under_way_;  // Host -> bytes.
   std::vector<Flying> flying_;
-  std::vector<uint32_t> unused_;  // places
+  std::vector<uint32_t> unused_;  // Indices into flying_.
   uint64_t repairs_ = 0;
 };
 

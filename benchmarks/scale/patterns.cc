@@ -5,8 +5,8 @@
 namespace switchml::scale {
 
 namespace {
-constexpr int kLargest = 700;     // 2^24 / kLargest workers can be added
-constexpr int kUnwritten = 0xff;  // bytes of a NaN
+constexpr int kLargest = 700;     // Allows 2^24 / kLargest workers.
+constexpr int kUnwritten = 0xff;  // Bytes of a NaN.
 }  // namespace
 
 Inputs::Inputs(size_t elements) {

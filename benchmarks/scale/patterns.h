@@ -1,5 +1,5 @@
-// What workers give, and what their sum is. A few tensors serve all workers, and one output: each chunk of a result is
-// compared with the exact sum as soon as it has been written, and made unusable again.
+// The workers' inputs, and their sum. A few tensors serve all workers, and one output: each chunk of a result is
+// compared with the exact sum as soon as it has been written, and then overwritten.
 #pragma once
 
 #include <cstddef>
@@ -9,7 +9,7 @@
 
 namespace switchml::scale {
 
-/// Whole numbers that are small enough for each sum of them, in any order, to be exact in float32.
+/// Whole numbers, so small that each sum of them, in any order, is exact in float32.
 class Inputs {
  public:
   static constexpr int kTensors = 4;
@@ -23,14 +23,14 @@ class Inputs {
 
 class Results {
  public:
-  /// Of `counts[t]` workers that give tensor t.
+  /// The sum of `counts[t]` workers with tensor t, for each t.
   Results(const Inputs& inputs, const int (&counts)[Inputs::kTensors]);
 
   /// Expects another sum of the last element, so that right results count as wrong: for tests.
   void spoil() { expected_.back() += 1; }
   float* output() { return output_.data(); }
   enum class Verdict : uint8_t { kRight, kNotWritten, kWrong };
-  /// Of elements [begin, begin + count), which are as before any result afterwards.
+  /// Compares elements [begin, begin + count), and makes them unwritten again.
   Verdict check(size_t begin, size_t count);
 
  private:

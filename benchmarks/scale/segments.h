@@ -1,4 +1,4 @@
-// A tensor in as many parts as there are members, each in packets; and the hosts of jobs: host h is of job h % jobs.
+// A tensor in as many segments as there are members, each in packets; and the hosts of jobs: host h has job h % jobs.
 #pragma once
 
 #include <algorithm>
@@ -8,20 +8,20 @@
 namespace switchml::scale {
 
 struct WayOptions {
-  size_t bytes = 1 << 20;  // of each worker's tensor
+  size_t bytes = 1 << 20;  // Size of each worker's tensor.
   size_t payload_bytes = 8192;
-  size_t window_bytes = 1 << 20;  // of each host
+  size_t window_bytes = 1 << 20;  // Window of each host.
   int jobs = 1;
 };
 
 struct Segments {
-  size_t bytes;  // of the tensor
+  size_t bytes;  // Size of the tensor.
   uint32_t count;
   size_t payload_bytes;
 
   size_t begin(uint32_t segment) const { return bytes * segment / count; }
   size_t bytes_of(uint32_t segment) const { return begin(segment + 1) - begin(segment); }
-  /// At least one, which says that there is nothing.
+  /// At least one: an empty segment has an empty packet.
   uint32_t packets(uint32_t segment) const {
     return std::max<uint32_t>(1, static_cast<uint32_t>((bytes_of(segment) + payload_bytes - 1) / payload_bytes));
   }
@@ -35,11 +35,11 @@ struct Segments {
   }
 };
 
-/// Of a job.
+/// The members of a job.
 struct Members {
   uint32_t job;
   uint32_t jobs;
-  uint32_t hosts;  // of all jobs
+  uint32_t hosts;  // Hosts of all jobs.
 
   uint32_t count() const { return (hosts - job + jobs - 1) / jobs; }
   uint32_t host(uint32_t member) const { return job + member % count() * jobs; }

@@ -9,14 +9,14 @@ namespace switchml::scale {
 
 namespace {
 
-enum Leg : uint32_t { kResult, kContribution };  // in Packet::hops
+enum Leg : uint32_t { kResult, kContribution };  // Values of Packet::hops.
 
 struct Host {
-  uint32_t to = 1;                      // the next contribution's: how far after this one
-  uint32_t number = 0;                  // and which packet of that one's share
-  std::deque<uint32_t> complete;        // packets of its own share, whose results go to all, one after the other
-  uint32_t result_to = 1;               // of the first of them
-  std::vector<uint32_t> contributions;  // by packet of its share
+  uint32_t to = 1;                      // The next contribution: distance to its host.
+  uint32_t number = 0;                  // The next contribution: packet of that host's share.
+  std::deque<uint32_t> complete;        // Complete packets of its own share, to be sent to all in turn.
+  uint32_t result_to = 1;               // The next result: distance to its host.
+  std::vector<uint32_t> contributions;  // Packet of its share -> contributions so far.
 };
 
 class Shares final : public Way {

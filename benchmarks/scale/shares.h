@@ -1,5 +1,5 @@
-// Exact aggregation by hosts: each adds its share of the tensor for all, gets a contribution from each other worker
-// and sends each the result. In turn: a host begins with the one after itself.
+// Exact aggregation by hosts: each adds its share of the tensor for all, gets a contribution from each other worker and
+// sends each the result, in turn, beginning with the host after itself.
 #pragma once
 
 #include "fabric.h"

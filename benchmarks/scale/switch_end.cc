@@ -6,7 +6,7 @@ namespace {
 
 softswitch::SwitchOptions options() {
   softswitch::SwitchOptions options;
-  options.slot_memory_bytes = size_t{4} << 30;  // of each; what is used of it is reported
+  options.slot_memory_bytes = size_t{4} << 30;  // The part in use is reported.
   options.seed = 1;
   return options;
 }
@@ -28,7 +28,7 @@ void SwitchEnd::unicast(const uint8_t* frame, size_t size, const Endpoint& to) {
   carrier_->send(carrier_->frames.copy_of(frame, size), node_, node_at(to));
 }
 
-// What only passes is what has arrived.
+// A frame that only passes is the arriving one.
 void SwitchEnd::multicast(const uint8_t* frame, size_t size, const Endpoint* const* to, size_t count) {
   Frame* shared = arriving_;
   if (frame == arriving_->data) {

@@ -16,14 +16,14 @@ class SwitchEnd final : private softswitch::PacketSink, private softswitch::Cont
   /// Precondition: alive().
   softswitch::SoftSwitch& core() { return *core_; }
   bool alive() const { return core_ != nullptr; }
-  /// It forgets everything, and nothing comes from it any more.
+  /// Ends the switch, with all its state.
   void kill() { core_.reset(); }
   void deliver(Frame* frame, uint32_t from);
 
  private:
   void unicast(const uint8_t* frame, size_t size, const Endpoint& to) override;
   void multicast(const uint8_t* frame, size_t size, const Endpoint* const* to, size_t count) override;
-  /// A controller would answer probes.
+  /// Drops probes: there is no controller.
   void request(const uint8_t*, size_t, const Endpoint&) override {}
 
   const uint32_t node_;

@@ -36,7 +36,7 @@ class Trees {
   Carrier carrier_;
   Switches switches_;
   std::vector<std::unique_ptr<Job>> jobs_;
-  std::vector<uint32_t> job_of_, index_of_;  // by worker
+  std::vector<uint32_t> job_of_, index_of_;  // Index: worker.
 };
 
 void Trees::make() {

@@ -1,4 +1,4 @@
-// What the modelled ways have in common: jobs, and when each has all packets that are to come.
+// Common parts of the modelled ways: jobs, and the end of each.
 #pragma once
 
 #include <cstdint>
@@ -14,17 +14,17 @@ namespace switchml::scale {
 class Way : public Traffic {
  public:
   bool over() const override { return running_ == 0; }
-  /// Simulates all of it.
+  /// Simulates the whole way.
   Outcome run(Fabric* fabric, EventQueue* events, size_t window_bytes);
 
  protected:
   struct Job {
     Members members;
     Segments segments;
-    uint64_t to_come = 0;  // packets
+    uint64_t to_come = 0;  // Packets.
     Instant ended_at = 0;
   };
-  /// Jobs whose tensors have a segment for each worker.
+  /// Makes jobs that have tensors with a segment for each worker.
   Way(const WayOptions& options, uint32_t hosts);
   std::vector<Job>& jobs() { return jobs_; }
   Job& job_of(uint32_t host) { return jobs_[host % jobs_.size()]; }
@@ -36,7 +36,7 @@ class Way : public Traffic {
   size_t running_ = 0;
 };
 
-/// A way whose hosts send what waits for them, in its order.
+/// A way with a queue of packets for each host.
 class QueuedWay : public Way {
  protected:
   QueuedWay(const WayOptions& options, uint32_t hosts) : Way(options, hosts), waiting_(hosts) {}
@@ -51,7 +51,7 @@ class QueuedWay : public Way {
     return true;
   }
 
-  std::vector<std::deque<Packet>> waiting_;  // by host
+  std::vector<std::deque<Packet>> waiting_;  // Index: host.
 };
 
 }  // namespace switchml::scale

@@ -7,7 +7,7 @@
 namespace switchml::scale {
 
 namespace {
-// Timers of a shard are this coarse, too.
+// The granularity of a shard's timers.
 constexpr Instant kTick = kMillisecond / 2;
 }  // namespace
 
@@ -67,7 +67,7 @@ void WorkerEnd::deliver(Frame* frame) {
 }
 
 void WorkerEnd::on_timer() {
-  if (timer_at_ != carrier_->events.now()) return;  // it was set anew
+  if (timer_at_ != carrier_->events.now()) return;  // It was set again.
   timer_at_ = kNoInstant;
   step();
 }
@@ -77,7 +77,7 @@ void WorkerEnd::step() {
   if (!over() && timer_at_ > carrier_->events.now() + kTick) look_again();
 }
 
-// Each tick while something happens; a new deadline before that is none that the wheel could tell.
+// Steps each tick while something happens; the wheel knows no deadlines before the next tick.
 void WorkerEnd::look_again() {
   const bool idle = timer_at_ == kNoInstant;
   const Instant tick = (carrier_->events.now() / kTick + 1) * kTick;

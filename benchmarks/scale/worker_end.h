@@ -11,8 +11,8 @@
 
 namespace switchml::scale {
 
-/// The shard's socket. What it sends for the first time lies in the slot's own memory, and stays there until the result
-/// has come, which on a way of one path is after the frame has arrived. What it sends again is copied.
+/// The shard's socket. It lends the frames of first transmissions: they stay in the slot's memory until the result has
+/// come, which is after their arrival, since there is one path. Repeated frames are copied.
 class WorkerTransport final : public Transport {
  public:
   WorkerTransport(Carrier* carrier, uint32_t node, size_t most_bytes)
@@ -26,7 +26,6 @@ class WorkerTransport final : public Transport {
   size_t path_frame_bytes(const Endpoint&) const override { return most_bytes_; }
   uint8_t* allocate(size_t bytes) override;
   size_t send(const TxFrame* frames, size_t count) override;
-  size_t multicast(const uint8_t*, uint32_t, const Endpoint* const*, size_t) override { return 0; }
   size_t receive(RxFrame* frames, size_t count) override;
   void release() override {}
   void wait(Duration) override {}
@@ -38,14 +37,14 @@ class WorkerTransport final : public Transport {
   const uint32_t node_;
   const size_t most_bytes_;
   FrameMemory memory_;
-  const uint8_t* begin_ = nullptr;  // of what is allocated
+  const uint8_t* begin_ = nullptr;  // [begin_, end_) is allocated.
   const uint8_t* end_ = nullptr;
 };
 
 struct WorkerOptions {
   EngineOptions engine;
   uint32_t node = 0;
-  uint32_t parent = 0;  // its switch
+  uint32_t parent = 0;  // Its switch.
   const float* input = nullptr;
   Results* results = nullptr;
   size_t elements = 0;
@@ -67,7 +66,7 @@ class WorkerEnd {
 
   bool over() const { return ended_at_ != kNoInstant; }
   Instant ended_at() const { return ended_at_; }
-  /// Why it cannot be right; empty: it is.
+  /// The mistake; empty: all results are right.
   std::string wrong() const;
   const WorkerCounters& counters() const { return shard_->counters(); }
   size_t chunks() const { return right_; }
@@ -75,7 +74,7 @@ class WorkerEnd {
  private:
   void step();
   void look_again();
-  /// Compares what a result has made the shard write.
+  /// Compares the elements that the shard has written for a result.
   void check(const uint8_t* frame, size_t size);
 
   const WorkerOptions options_;
@@ -84,7 +83,7 @@ class WorkerEnd {
   std::unique_ptr<Shard> shard_;
   Instant timer_at_ = kNoInstant;
   Instant ended_at_ = kNoInstant;
-  size_t right_ = 0;  // chunks
+  size_t right_ = 0;  // Right chunks.
   std::string wrong_;
 };
 

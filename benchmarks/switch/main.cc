@@ -14,7 +14,7 @@
 namespace switchml::bench {
 namespace {
 
-constexpr double kWarmUp = 0.5;  // seconds
+constexpr double kWarmUp = 0.5;  // Seconds.
 constexpr const char* kThreadName = "switchml-switch";
 
 struct Options {
@@ -47,7 +47,7 @@ Totals totals(const std::vector<std::unique_ptr<Worker>>& workers) {
   return out;
 }
 
-/// Everything at one moment.
+/// All counters at one moment.
 struct Sample {
   Time at;
   Totals totals;
@@ -74,7 +74,7 @@ void print(const Sample& a, const Sample& b, int slots) {
       static_cast<unsigned long long>(b.totals.repeats - a.totals.repeats));
 }
 
-/// Sleeps, but not on when a worker has failed.
+/// Sleeps, until a worker fails at the latest.
 void pass(double duration, const std::vector<std::unique_ptr<Worker>>& workers) {
   const Time end = monotonic_now() + std::chrono::duration_cast<Duration>(std::chrono::duration<double>(duration));
   while (monotonic_now() < end) {

@@ -18,7 +18,7 @@ std::string first_line(const std::string& path) {
   return line;
 }
 
-/// Fields 14 and 15 of `stat`, in clock ticks. The name in field 2 may have blanks, so counting starts behind it.
+/// Fields 14 and 15 of `stat`, in clock ticks. The name in field 2 may have blanks: counting starts behind it.
 void add_ticks(const std::string& stat, ProcessTime* out) {
   std::istringstream fields(stat.substr(stat.rfind(')') + 1));
   std::string skipped;

@@ -7,13 +7,13 @@ namespace switchml::bench {
 
 struct ProcessTime {
   int threads = 0;
-  double cpu_seconds = 0;     // all that the scheduler gave them
-  double user_seconds = 0;    // of it; in steps of 10 ms
-  double system_seconds = 0;  // of it, soft interrupts that ran on top of it included; in steps of 10 ms
+  double cpu_seconds = 0;     // CPU time by the scheduler's count.
+  double user_seconds = 0;    // In steps of 10 ms.
+  double system_seconds = 0;  // In steps of 10 ms, with soft interrupts on top.
 };
 
-/// Sum over the threads of `pid` that have this name; the process' first thread, which has its program's name and may
-/// seem to be one of them, counts only where there is no other. Without such a thread: threads is 0.
+/// Sum over the threads of `pid` with this name. The process' first thread, which has its program's name, counts only
+/// if there is no other. `threads` is 0 if there is none.
 ProcessTime process_time(int pid, const std::string& thread_name);
 
 }  // namespace switchml::bench

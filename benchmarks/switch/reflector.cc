@@ -38,7 +38,7 @@ void prepare(Message& message, msghdr* header) {
   header->msg_controllen = sizeof message.control;
 }
 
-/// Makes of a received message the one that answers it: as long, and cut up as it had been.
+/// Turns a received message into its answer, of the same size and segmentation.
 void turn_round(Message& message, uint32_t bytes, msghdr* header) {
   message.vector.iov_len = bytes;
   int segment = 0;
@@ -82,7 +82,7 @@ Status reflect(const Endpoint& at) {
     for (size_t i = 0; i < kMessages; ++i) prepare(messages[i], &headers[i].msg_hdr);
     const int got = ::recvmmsg(fd, headers.data(), kMessages, MSG_DONTWAIT, nullptr);
     if (got <= 0) {
-      if (got < 0 && errno != EAGAIN && errno != EINTR) continue;  // an ICMP error of an answer
+      if (got < 0 && errno != EAGAIN && errno != EINTR) continue;  // An ICMP error of an answer.
       pollfd polled{fd, POLLIN, 0};
       ::poll(&polled, 1, -1);
       continue;
@@ -93,7 +93,7 @@ Status reflect(const Endpoint& at) {
     }
     for (int sent = 0; sent < got;) {
       const int now = ::sendmmsg(fd, &headers[static_cast<size_t>(sent)], static_cast<unsigned>(got - sent), 0);
-      sent += now > 0 ? now : 1;  // one that cannot go is lost
+      sent += now > 0 ? now : 1;  // A refused one is lost.
     }
   }
 }

@@ -12,9 +12,9 @@ namespace {
 
 constexpr size_t kBurstFrames = 64;
 constexpr Duration kAnswerTime = seconds(5);
-// The first words of a contribution differ with every use of every slot, so that an old sum, or another slot's, is a
-// wrong one; the others have one of a few patterns, which stay in the cache. (Building whole payloads anew would cost
-// more than what is measured.)
+// The first words of a contribution differ with every use of every slot, so that an old sum, or another slot's, is
+// wrong; the others have one of a few patterns, which stay in the cache. (Building whole payloads anew would cost more
+// than the measured work.)
 constexpr size_t kFreshWords = 16;
 constexpr uint32_t kPatterns = 8;
 
@@ -26,7 +26,7 @@ uint32_t mix(uint32_t x) {
   return x ^ (x >> 16);
 }
 
-/// Word `index` of the sum over some workers; seq 0: of the slot's pattern.
+/// Word `index` of the sum over some workers; with seq 0 that of the slot's pattern.
 uint32_t word(int first_worker, int workers, uint32_t slot, uint32_t seq, size_t index) {
   const uint32_t which = seq == 0 ? slot % kPatterns : mix(seq) + slot;
   uint32_t sum = 0;
@@ -123,7 +123,7 @@ Status Worker::join(const wire::OpenReply& session) {
   wire::Membership member{session.job, session.epoch, session.session_key, static_cast<uint8_t>(number_)};
   bool good = false;
   wire::Reply reply;
-  for (uint32_t id = 2; id < 10 && !good; ++id) {  // the second time with the cookie
+  for (uint32_t id = 2; id < 10 && !good; ++id) {  // The second join has the cookie.
     std::vector<uint8_t> request(wire::kMaxControlBytes);
     request.resize(wire::build_join(member, 0, id, request.data()));
     const auto answer = ask(request);
@@ -148,7 +148,7 @@ Status Worker::close() {
   return answer.ok() ? Status{} : answer.status();
 }
 
-/// The contribution of the slot's present use.
+/// Builds the contribution of the slot's present use.
 void Worker::build(uint16_t slot) {
   const uint32_t seq = seq_[slot];
   uint8_t* to = frame(slot);
@@ -179,14 +179,14 @@ bool Worker::wrong(const std::string& what) {
   return false;
 }
 
-/// Judges one frame; a result that was awaited makes room for the slot's next use. False: it is wrong.
+/// Judges one frame; an awaited result begins the slot's next use. False: it is wrong.
 bool Worker::take(const RxFrame& received) {
   wire::DataPacket packet;
   const auto kind = load_.reflect ? wire::Kind::kContribution : wire::Kind::kResult;
   if (wire::parse_data(received.data, received.size, kind, &packet) != wire::ParseError::kNone) return true;
   const wire::Header& header = packet.header;
   if (header.slot >= slots_ || header.epoch != session_.epoch) return wrong("a result of another session");
-  if (header.seq != seq_[header.slot]) return true;  // the answer to a repetition
+  if (header.seq != seq_[header.slot]) return true;  // The answer to a repetition.
   uint32_t sum = 0;
   for (int w = 0; w < load_.workers; ++w) sum += witness(w, header.slot, header.seq);
   if (load_.reflect) sum = witness(number_, header.slot, header.seq);

@@ -18,8 +18,8 @@ struct Load {
   Endpoint to;
   int workers = 2;
   size_t payload_bytes = 8192;
-  int slots = 0;         // in flight per worker; 0: as many as the switch grants
-  bool reflect = false;  // what comes back is what was sent: there is a reflector in the place of a switch
+  int slots = 0;         // Slots per worker; 0: as many as the switch grants.
+  bool reflect = false;  // A reflector, which returns contributions, takes the place of a switch.
 };
 
 /// Written by a worker's thread, read by others.
@@ -28,8 +28,8 @@ struct Progress {
   std::atomic<uint64_t> packets_received{0};
   std::atomic<uint64_t> bytes_sent{0};
   std::atomic<uint64_t> bytes_received{0};
-  std::atomic<uint64_t> results{0};  // verified, each once
-  std::atomic<uint64_t> repeats{0};  // sent again because nothing came for kPatience
+  std::atomic<uint64_t> results{0};  // Verified results, each once.
+  std::atomic<uint64_t> repeats{0};  // Packets sent again because nothing came for kPatience.
   std::atomic<bool> failed{false};
 };
 
@@ -42,9 +42,9 @@ class Worker {
 
   /// Asks for a session and returns it; with a reflector, makes one up. Only worker 0 does this.
   Result<wire::OpenReply> open();
-  /// Becomes a member of it and builds the contributions.
+  /// Joins the session and builds the contributions.
   Status join(const wire::OpenReply& session);
-  /// Sends and receives until `stop`, or until a result is wrong: then `failed` is set and error() says how.
+  /// Sends and receives until `stop`, or until a result is wrong: then `failed` and error() are set.
   void run(const std::atomic<bool>& stop);
   Status close();
 
@@ -69,9 +69,9 @@ class Worker {
   int slots_ = 0;
   size_t frame_bytes_ = 0;
   size_t stride_ = 0;
-  uint8_t* frames_ = nullptr;      // a contribution for each slot: the use under way
-  std::vector<uint8_t> expected_;  // payloads of results, one for each pattern
-  std::vector<uint32_t> seq_;      // of each slot's use under way
+  uint8_t* frames_ = nullptr;      // The contribution to each slot's present use.
+  std::vector<uint8_t> expected_;  // Payloads of results, one for each pattern.
+  std::vector<uint32_t> seq_;      // Sequence number of each slot's present use.
   std::vector<TxFrame> outgoing_;
   Progress progress_;
   std::string error_;

@@ -20,8 +20,8 @@ events: Ir Bcm
 summary: 197 9
 
 ob=(1) /program
-fl=(1) backend/quant/kernels_simd.h
-fn=(1) switchml::quant::(anonymous namespace)::Simd<switchml::quant::(anonymous namespace)::Avx2>::quantize<float>(void const*)
+fl=(1) backend/kernels/kernels_simd.h
+fn=(1) switchml::(anonymous namespace)::Simd<switchml::(anonymous namespace)::Avx2>::quantize<float>(void const*)
 10 90 1
 fi=(2) /usr/include/c++/12/bits/stl_vector.h
 +3 10
@@ -31,7 +31,7 @@ cfi=(3) memcpy.S
 cfn=(2) memcpy
 calls=3 0
 * 30 2
-cfn=(4) switchml::quant::quantize_scale(int, int)
+cfn=(4) switchml::quantize_scale(int, int)
 calls=1 0
 * 7
 
@@ -44,7 +44,7 @@ cfn=(2)
 calls=1 0
 -2 10 6
 
-fl=(5) backend/quant/block_exponent.cc
+fl=(5) backend/integer/block_exponent.cc
 fn=(4)
 3 7
 
@@ -93,12 +93,12 @@ def test_what_is_no_file_of_callgrinds_is_an_error(text, why):
     "name, file, stage",
     [
         (
-            "switchml::quant::BlockRange switchml::quant::(anonymous namespace)::Simd<a<b>>::range<c::d>(void const*, unsigned long)",
+            "switchml::BlockRange switchml::(anonymous namespace)::Simd<a<b>>::range<c::d>(void const*, unsigned long)",
             "",
             stages.EXPONENTS,
         ),
-        ("switchml::quant::(anonymous namespace)::dot(unsigned char const*)", "", stages.WITNESS),
-        ("switchml::quant::siphash24(switchml::quant::SipKey const&)", "", stages.WITNESS),
+        ("switchml::(anonymous namespace)::dot(unsigned char const*)", "", stages.WITNESS),
+        ("switchml::siphash24(switchml::SipKey const&)", "", stages.WITNESS),
         (
             "switchml::IntegerCodec::decode_data(unsigned char const*) const",
             "x/backend/integer/integer_codec.cc",
@@ -124,7 +124,7 @@ def test_what_is_no_file_of_callgrinds_is_an_error(text, why):
         ("switchml::softswitch::SoftSwitch::Impl::admit(int)", "x/backend/softswitch/switch.cc", stages.RULES),
         ("switchml::shm::Board::claim(int) const", "x/backend/shm/board.cc", stages.BOARD),
         ("switchml::shm::fill_frame(int)", "x/backend/shm/reducer.cc", stages.COPY),
-        ("switchml::quant::quantize_scale(int, int)", "x/backend/quant/block_exponent.cc", None),
+        ("switchml::quantize_scale(int, int)", "x/backend/integer/block_exponent.cc", None),
         ("memcpy", "", None),
         (
             "void std::__insertion_sort<switchml::TxFrame*>(switchml::TxFrame*)",

@@ -74,11 +74,11 @@ void reply(const uint8_t* frame, size_t size) {
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* bytes, size_t size) {
   using namespace switchml::wire;
-  std::vector<uint8_t> exact(bytes, bytes + size);  // so that a byte read behind the end is noticed
-  switchml::fuzz::become_current(&exact);
-  for (const Kind kind : {Kind::kContribution, Kind::kResult}) data(exact.data(), size, kind);
-  for (const Kind kind : {Kind::kExactContribution, Kind::kExactResult}) exact(exact.data(), size, kind);
-  for (const std::vector<uint8_t>& frame : {exact, switchml::fuzz::sealed(exact)}) {
+  std::vector<uint8_t> input(bytes, bytes + size);  // so that a byte read behind the end is noticed
+  switchml::fuzz::become_current(&input);
+  for (const Kind kind : {Kind::kContribution, Kind::kResult}) data(input.data(), size, kind);
+  for (const Kind kind : {Kind::kExactContribution, Kind::kExactResult}) exact(input.data(), size, kind);
+  for (const std::vector<uint8_t>& frame : {input, switchml::fuzz::sealed(input)}) {
     for (const Kind kind : {Kind::kRequest, Kind::kReply}) control(frame.data(), frame.size(), kind);
     reply(frame.data(), frame.size());
   }

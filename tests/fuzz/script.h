@@ -1,4 +1,4 @@
-// Fuzzer inputs that stand for several packets, with who sends each and when.
+// Fuzzer inputs that stand for several packets, each with a sender and a time.
 #pragma once
 
 #include <cstddef>
@@ -11,13 +11,13 @@
 
 namespace switchml::fuzz {
 
-/// What the corpus has as version becomes ours, so that it stays of use.
+/// Replaces the corpus' version by the current one, so that the corpus stays of use.
 inline void become_current(std::vector<uint8_t>* frame) {
   constexpr int kCorpusVersion = 2;
   if (!frame->empty()) frame->front() ^= static_cast<uint8_t>((wire::kVersion ^ kCorpusVersion) << 4);
 }
 
-/// Checksums cannot be guessed. With the one of a control message behind it, if it is one of this version.
+/// Appends the checksum, which cannot be guessed, to a control message of this version.
 inline std::vector<uint8_t> sealed(std::vector<uint8_t> frame) {
   if (frame.size() < wire::kControlBytes || wire::version_of(frame.data()) != wire::kVersion) return frame;
   const auto kind = static_cast<wire::Kind>(wire::kind_of(frame.data()));

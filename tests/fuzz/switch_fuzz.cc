@@ -167,7 +167,7 @@ class Network : public PacketSink, public MeetTap {
   void acquaint(const wire::Join& asked) {
     Endpoint member = from_;
     member.carrier = Carrier::kRdma;
-    const SoftSwitch::Joined joined = sw_.join(asked, member, now_);
+    const JoinOutcome joined = sw_.join(asked, member, now_);
     if (joined.status == wire::ReplyStatus::kProveAddress) cookie_ = joined.reply.cookie;
     if (joined.status != wire::ReplyStatus::kOk) return;
     check(sw_.serves(asked.job, asked.epoch), "who joins has a session");

@@ -1,5 +1,5 @@
 // A worker in the middle of a sum, of integers or of elements, and datagrams of any content at any time, among them
-// right results with bits flipped in one word of header or sum. (In several words errors can cancel; quant/witness.h
+// right results with bits flipped in one word of header or sum. (In several words errors can cancel; integer/witness.h
 // says when.) The sum ends right or with an error, and it ends.
 #include "../unit/engine/lone_shard.h"
 #include "check.h"

@@ -79,16 +79,16 @@ struct Message {
   uint64_t id = 0;
   ibv_wr_opcode opcode = IBV_WR_SEND;
   std::vector<Piece> pieces;
-  std::vector<uint8_t> inlined;  // in place of the pieces
+  std::vector<uint8_t> inlined;  // Replaces the pieces.
   bool is_inline = false;
   bool is_signaled = false;
-  bool is_late = false;  // posted to a pair in error
-  bool is_copy = false;  // of one that has gone already, or is to come: it completes nothing
-  bool is_gone = false;  // a copy has overtaken others: it is complete in its turn
+  bool is_late = false;  // Posted to a pair in error.
+  bool is_copy = false;  // A copy of an earlier or later message: it completes nothing.
+  bool is_gone = false;  // A copy has overtaken others: this one completes in its turn.
   uint64_t remote = 0;
   uint32_t remote_key = 0;
   uint32_t immediate = 0;
-  std::vector<uint8_t> taken;  // of a copy: what it held
+  std::vector<uint8_t> taken;  // A copy's content.
 };
 
 struct Pair {
@@ -101,12 +101,12 @@ struct Pair {
   std::deque<Receive>& receives() {
     return base.srq == nullptr ? own_receives : reinterpret_cast<SharedReceives*>(base.srq)->waiting;
   }
-  uint32_t uncompleted = 0;  // requests that hold a place in the send queue
-  uint32_t unsignaled = 0;   // of those before the next completion
-  // Of a reliable one whose peer has sent the first packet of a message: where it lies.
+  uint32_t uncompleted = 0;  // Requests that hold a place in the send queue.
+  uint32_t unsignaled = 0;   // Requests before the next completion.
+  // Reliable pairs: receives that have got the first packet of a message.
   std::deque<Receive> begun;
-  int polls_to_flush = -1;  // -1: nothing is to be flushed
-  int unacknowledged = 0;   // asynchronous events
+  int polls_to_flush = -1;  // -1: nothing is to be flushed.
+  int unacknowledged = 0;   // Asynchronous events.
 };
 
 struct Failure {

@@ -19,10 +19,10 @@ class Library {
   }
   Library(const Library&) = delete;
   Library& operator=(const Library&) = delete;
-  /// What uses it has ended.
+  /// All users of the library must have ended.
   ~Library() {
     EXPECT_EQ(count().objects, 0U) << "objects are left";
-    function<Configure>("fake_verbs_configure")(Behaviour());  // for whoever finds the library loaded
+    function<Configure>("fake_verbs_configure")(Behaviour());  // The library may stay loaded.
     ::dlclose(handle_);
   }
 

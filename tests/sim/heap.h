@@ -15,11 +15,11 @@ struct Heap {
   size_t blocks = 0;
 };
 
-inline constexpr int kSimulator = kNodes;   // its own account
-inline Heap heap_accounts[kSimulator + 1];  // by node
-inline int heap_account = kSimulator;       // that pays now
+inline constexpr int kSimulator = kNodes;   // Its own account.
+inline Heap heap_accounts[kSimulator + 1];  // Index: node.
+inline int heap_account = kSimulator;       // The account that pays now.
 
-/// What is taken in its lifetime goes on this account.
+/// Charges allocations of its lifetime to this account.
 class Charge {
  public:
   explicit Charge(int account) : before_(heap_account) { heap_account = account; }

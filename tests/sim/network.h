@@ -29,22 +29,21 @@ Weather draw_weather(Random& random);
 struct Delivery {
   int from = 0;
   int to = 0;
-  bool damaged = false;  // past the checksum of the network
+  bool damaged = false;  // The network's checksum has not found it.
   std::vector<uint8_t> bytes;
 };
 
 class Network {
  public:
-  /// Changes some bits of a frame where damage may be told by somebody; false: leave this one alone.
+  /// Changes some bits of a frame if a receiver may find the damage; false: it must stay as it is.
   using Damage = std::function<bool(std::vector<uint8_t>* bytes)>;
   Network(Random* random, Record* record, Damage damage);
 
   void set_weather(const Weather& weather) { weather_ = weather; }
   const Weather& weather() const { return weather_; }
-  /// Nothing comes from or gets to this host before `until`. What has left it by now may still arrive.
+  /// Cuts a host off until `until`. Frames that have left it may still arrive.
   void cut(int node, Time until) { cut_until_[static_cast<size_t>(host_of(node))] = until; }
-  /// Nothing gets from one host to another before `until`, nor what is under way between them. The way back is another
-  /// link.
+  /// Cuts the link from one host to another until `until`; frames on it are lost. The way back is another link.
   void cut_link(int from, int to, Time until);
 
   void send(int from, int to, const uint8_t* data, size_t size);
@@ -60,13 +59,13 @@ class Network {
   struct Flying {
     Time at;
     uint64_t order;
-    size_t place;  // in places_
+    size_t place;  // Index into places_.
   };
   struct Later {
     bool operator()(const Flying& a, const Flying& b) const { return a.at != b.at ? a.at > b.at : a.order > b.order; }
   };
   struct Link {
-    int from;  // hosts
+    int from;  // Both are hosts.
     int to;
     Time cut_until;
   };
@@ -76,7 +75,7 @@ class Network {
   };
   bool is_cut(int node) const { return record_->now() < cut_until_[static_cast<size_t>(host_of(node))]; }
   bool is_link_cut(int from, int to) const;
-  /// Whether a cut takes a frame that is between the two, or at the receiver's door; then it is counted.
+  /// Whether a cut loses a frame between the two, or at the receiver; then it is counted.
   bool takes(bool host_is_cut, int from, int to);
   Duration delay();
   void launch(int from, int to, const uint8_t* data, size_t size);
@@ -87,8 +86,8 @@ class Network {
   Damage damage_;
   Weather weather_;
   std::vector<Time> cut_until_;
-  std::vector<Link> links_;              // that have been cut
-  std::vector<uint64_t> highest_order_;  // delivered, by destination
+  std::vector<Link> links_;              // Cut links.
+  std::vector<uint64_t> highest_order_;  // Destination -> highest delivered order.
   std::priority_queue<Flying, std::vector<Flying>, Later> queue_;
   std::vector<Place> places_;
   std::vector<size_t> free_places_;

@@ -1,4 +1,4 @@
-// Who is who on the simulated network: a number per socket. Endpoints are these numbers in bytes.
+// The nodes of the simulated network: a number per socket. Endpoints are these numbers in bytes.
 #pragma once
 
 #include "transport/transport.h"
@@ -11,10 +11,10 @@ inline constexpr int kMostShards = 4;
 inline constexpr int kMostSwitches = 3;
 inline constexpr int kFirstWorkerNode = 16;
 inline constexpr int kNodes = kFirstWorkerNode + kMostTenants * kMostWorkers * kMostShards;
-/// Somebody who belongs to no job.
+/// A sender that belongs to no job.
 inline constexpr int kStranger = kNodes;
 
-/// The socket of a worker's shard. A restarted worker has the same one, as if it had got its old port again.
+/// The socket of a worker's shard. A restarted worker has the same one, as if it had its old port again.
 inline int node_of(int tenant, int worker, int shard) {
   return kFirstWorkerNode + (tenant * kMostWorkers + worker) * kMostShards + shard;
 }

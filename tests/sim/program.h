@@ -19,7 +19,7 @@ struct Packets {
   bool can(ReduceOp op, ElementType type) const { return exact ? exact_can(op, type) : integer_can(op, type); }
 };
 
-/// What a tensor is filled with.
+/// The content of a tensor.
 enum class Fill : uint8_t { kZeros, kSmallIntegers, kOrdinary, kTiny, kHuge, kAnyBits, kSpecials };
 inline constexpr int kFills = 7;
 
@@ -32,14 +32,14 @@ struct Call {
   size_t output_end = 0;
   bool in_parts = false;  // each rank wants a part of its own instead
   Movement movement = Movement::kNone;
-  int root = -1;  // who alone has what moves, or wants the result
+  int root = -1;  // The only rank with input, or with a result.
   bool in_place = true;
   uint32_t divisor = 1;
   std::string title = "all_reduce";
   uint64_t tag = 0;
   Fill fill = Fill::kOrdinary;
-  int shift = 0;      // of the exponents of ordinary numbers
-  uint64_t seed = 0;  // of the numbers
+  int shift = 0;      // Shifts the exponents of ordinary numbers.
+  uint64_t seed = 0;  // Seed of the numbers.
 
   /// Elements of the whole result, of which a rank wants some.
   size_t all(int workers) const { return count * (has_piece_of_each(movement) ? static_cast<size_t>(workers) : 1); }

@@ -19,22 +19,22 @@ namespace switchml::sim {
 struct RankOptions {
   EngineOptions engine;
   int tenant = 0;
-  Duration patience = seconds(30);       // of each collective
-  size_t window = 1;                     // collectives that are called before the first of them has ended
-  Duration longest_pause{};              // between calls
-  bool chooses_streams = false;          // for each collective, as hosts of several ranks do
-  std::function<void()> on_switch_lost;  // null: that is an error
+  Duration patience = seconds(30);       // Bound for each collective.
+  size_t window = 1;                     // Collectives that are called before the first of them has ended.
+  Duration longest_pause{};              // Bound for pauses between calls.
+  bool chooses_streams = false;          // Chooses each collective's stream, as hosts of several ranks do.
+  std::function<void()> on_switch_lost;  // Null: a lost switch is an error.
 };
 
 class Rank {
  public:
-  /// Told once for each collective: its index, what came of it, and its result.
+  /// Called once for each collective, with its index, status and result.
   using Ended = std::function<void(size_t index, const Status& status, const uint8_t* output)>;
   Rank(const RankOptions& options, Program program, uint64_t seed, Carrier* carrier, Record* record, Ended ended);
   ~Rank();
 
   void step(Time now);
-  /// When step() has something to do.
+  /// The next time at which step() has something to do.
   Time next() const;
   void deliver(int shard, int from, std::vector<uint8_t> bytes);
   /// SIGSTOP, and SIGCONT at this time.
@@ -51,9 +51,9 @@ class Rank {
   /// A collective between its call and its end.
   struct Running {
     std::vector<uint8_t> input;
-    std::vector<uint8_t> output;  // with guards around
+    std::vector<uint8_t> output;  // Has guards around the elements.
     Time deadline{};
-    int parts = 1;  // with an announcement 2, which end as they like
+    int parts = 1;  // 2 with an announcement; they end in any order.
     Status first_error;
     int ends = 0;
   };
@@ -62,18 +62,18 @@ class Rank {
     SimTransport* transport = nullptr;
     std::unique_ptr<Shard> shard;
     Time wakeup{};
-    Time gathers_until{};  // what arrives is not looked at before
+    Time gathers_until{};  // Arrivals wait until then.
     Time due() const {
       return transport->woken ? Time{} : transport->arrived ? std::min(wakeup, gathers_until) : wakeup;
     }
     int account = kSimulator;
     size_t memory = 0;
-    Heap heap;  // of a shard that has done nothing yet
+    Heap heap;  // The heap of a shard that has done nothing yet.
   };
   static constexpr size_t kGuard = 64;
   static constexpr uint8_t kGuardByte = 0xa5;
 
-  /// What the shard takes from the heap is counted: README.md.
+  /// Calls into the shard, with its allocations counted (README.md).
   template <typename F>
   static auto in(const Socket& socket, F&& call) {
     const Charge charge(socket.account);
@@ -97,17 +97,17 @@ class Rank {
   void run(Socket& socket, Time now);
   void check_bounds(Time now);
 
-  /// What chose one stream: in order, but in none with what chose the other one.
+  /// The collectives of one chosen stream: in order, but in no order with those of the other stream.
   struct Chosen {
     struct Part {
-      size_t index = 0;  // of the collective
+      size_t index = 0;  // Index of the collective.
       bool ended = false;
       Status status;
     };
-    std::deque<std::shared_ptr<SharedCollective>> waiting;  // on its way to the shards
+    std::deque<std::shared_ptr<SharedCollective>> waiting;  // On the way to the shards.
     Time held_until{};
-    std::deque<Part> parts;  // not over: they are so in order, as a board's
-    size_t over = 0;         // those before them
+    std::deque<Part> parts;  // Not over: they end in order, as a board's.
+    size_t over = 0;         // Number of ended parts before them.
   };
 
   const RankOptions options_;
@@ -117,14 +117,14 @@ class Rank {
   Record* record_;
   Ended ended_;
   std::vector<Socket> sockets_;
-  std::vector<std::unique_ptr<Running>> running_;  // by index
-  std::array<Chosen, 2> chosen_;                   // for the short stream, for the bulk stream
-  Status failure_;                                 // of what chose its stream: what is not over has it, too
+  std::vector<std::unique_ptr<Running>> running_;  // Index: collective.
+  std::array<Chosen, 2> chosen_;                   // The short and the bulk stream.
+  Status failure_;                                 // A failure in a chosen stream, which ends all its collectives.
   size_t submitted_ = 0;
   size_t ended_count_ = 0;
   Time next_submit_{};
   Time stopped_until_{};
-  Time alarm_ = kNever;  // by then the oldest collective must have ended
+  Time alarm_ = kNever;  // Deadline of the oldest collective.
 };
 
 }  // namespace switchml::sim

@@ -63,17 +63,17 @@ inline constexpr size_t kFaults = static_cast<size_t>(Fault::count);
 const char* to_string(Fault fault);
 using Coverage = std::array<uint64_t, kFaults>;
 
-/// The rules that a simulation checks. Which of them a planted bug breaks is what the mutants' table shows.
+/// The rules that a simulation checks. The mutants' table shows which of them a planted bug breaks.
 enum class Rule : unsigned {
-  kSlot,     // a switch's slot: bitmap, completeness, order, who is answered
-  kStream,   // a worker's slots: order of sequence numbers, the same bytes again
-  kResult,   // a result is not the right one
-  kWitness,  // a result failed its witness though nothing was damaged and all ranks made the same call
-  kError,    // an error though nothing happened that allows one, or another one than it must be
-  kHang,     // no end within the bound
-  kTwice,    // an end that came twice
-  kEndless,  // the simulation itself does not get on; never tolerated
-  kMemory,   // more memory than there should be, or slots that nobody gave back
+  kSlot,     // A switch's slot: bitmap, completeness, order, receivers of answers.
+  kStream,   // A worker's slots: order of sequence numbers, identical repeats.
+  kResult,   // A result is wrong.
+  kWitness,  // A result failed its witness though nothing was damaged and all ranks made the same call.
+  kError,    // An error without a cause, or another one than it must be.
+  kHang,     // No end within the bound.
+  kTwice,    // A second end.
+  kEndless,  // The simulation itself makes no progress; never tolerated.
+  kMemory,   // Too much memory, or slots that were not released.
   count
 };
 inline constexpr unsigned kRules = static_cast<unsigned>(Rule::count);
@@ -97,8 +97,8 @@ class Record {
   void broken(Rule rule, const std::string& text);
   bool stopped() const { return stopped_; }
 
-  unsigned seen() const { return seen_; }                      // bits of broken rules
-  const std::string& violation() const { return violation_; }  // of the first broken rule
+  unsigned seen() const { return seen_; }                      // Bits of broken rules.
+  const std::string& violation() const { return violation_; }  // The first broken rule's text.
   Rule first() const { return first_; }
   uint64_t hash() const { return hash_; }
   const Coverage& coverage() const { return coverage_; }

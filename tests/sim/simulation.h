@@ -53,7 +53,7 @@ class Simulation final : private Carrier {
   const Options options_;
   Record record_;
   Random random_;
-  Random chance_;  // of the network
+  Random chance_;  // The network's.
   Network network_;
   bool tree_ = false;
   bool strangers_ = false;

@@ -1,8 +1,8 @@
-// The rules of a switch's slots, judged from outside at every packet. It knows what members have sent (by whom and for
-// which use), not what the words are: a result leaves only when every member has contributed to that very use, once to
-// all of them; the bitmap that the switch tells holds just those who have; nothing older moves it; nobody else is
-// answered. Of exact sessions it knows what contributions must be alike in, so that a result must say if they are not.
-// Words and elements are judged where they arrive.
+// The rules of a switch's slots, checked from outside at every packet. It knows the members' contributions (by worker
+// and use), not their words: a result leaves only when every member has contributed to that very use, once to all of
+// them; the switch's bitmap has just those that have; no older packet changes it; only members are answered. In exact
+// sessions it knows the fields that contributions have in common, so that a result must say if they differ. Ranks check
+// words and elements.
 #pragma once
 
 #include <cstdint>
@@ -26,22 +26,22 @@ class SlotWatch {
   /// `parent`: the node of the parent, -1 for a root.
   void add_session(uint8_t job, uint32_t epoch, int shards, int slots, const WorkerSet& members, int parent,
                    bool exact = false);
-  /// Results of the shard's slots go to this node from now on, and its contributions count. shard -1: all.
+  /// Makes a node the member: it gets results of the shard's slots, and its contributions count. shard -1: all.
   void set_member(uint8_t job, uint32_t epoch, int worker, int shard, int node);
-  /// Sessions that the switch does not know any more are over; nothing may be sent for them from now on.
+  /// Ends sessions that the switch has forgotten: no packet may be sent for them from now on.
   void prune();
 
-  /// `damaged`: it is not what was sent, as an exact session's checksum must find.
+  /// `damaged`: the frame was changed, which an exact session's checksum must find.
   void before(int from, const uint8_t* frame, size_t size, bool damaged);
-  /// The switch sends a frame because of the one that came; several receivers in a row are one multicast.
+  /// Checks a frame that the switch sends for the one that came; several receivers in a row are one multicast.
   void output(const uint8_t* frame, size_t size, int to, bool multicast);
   void after();
 
  private:
   struct Use {
-    uint32_t seq = 0;  // 0: none yet
+    uint32_t seq = 0;  // 0: none yet.
     WorkerSet heard;
-    bool announced = false;  // the result went to all
+    bool announced = false;  // The result went to all.
     // ---- exact ----
     uint32_t call = 0;
     uint32_t kind = 0;
@@ -56,8 +56,8 @@ class SlotWatch {
     int slots_per_shard = 1;
     int parent = -1;
     WorkerSet members;
-    std::map<std::pair<int, int>, int> nodes;  // by worker and shard
-    std::vector<Use> uses;                     // by slot and version
+    std::map<std::pair<int, int>, int> nodes;  // (worker, shard) -> node.
+    std::vector<Use> uses;                     // Index: slot and version.
     bool is_member(int worker, int shard, int node) const;
   };
   Session* find(const SlotFrame& frame);
@@ -75,8 +75,8 @@ class SlotWatch {
   // ---- the packet that is being processed ----
   int from_ = 0;
   std::optional<SlotFrame> packet_;
-  Use* use_ = nullptr;          // what it belongs to, if it is a member's and not old
-  bool announced_now_ = false;  // by an earlier output of this packet
+  Use* use_ = nullptr;          // Its use, if it is a member's and not old.
+  bool announced_now_ = false;  // An earlier output of this packet was the result.
 };
 
 }  // namespace switchml::sim

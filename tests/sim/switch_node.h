@@ -19,7 +19,7 @@ class SwitchNode final : private softswitch::PacketSink {
   void deliver(int from, const uint8_t* frame, size_t size, bool damaged);
   void sweep();
   void kill();
-  /// Starts an empty one.
+  /// Starts an empty switch.
   void start(uint64_t seed);
   bool alive() const { return switch_ != nullptr; }
   int node() const { return node_; }
@@ -49,9 +49,9 @@ class SwitchNode final : private softswitch::PacketSink {
   softswitch::ControlTap* tap_ = nullptr;
   std::unique_ptr<softswitch::SoftSwitch> switch_;
   std::unique_ptr<SlotWatch> watch_;
-  const uint8_t* request_ = nullptr;  // that is being answered
+  const uint8_t* request_ = nullptr;  // The request that is being answered.
   size_t request_size_ = 0;
-  Heap empty_;  // what a switch without sessions holds
+  Heap empty_;  // The heap of a switch without sessions.
 };
 
 }  // namespace switchml::sim

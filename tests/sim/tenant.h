@@ -43,14 +43,14 @@ struct TenantOptions {
   int slots = 8;
   size_t payload = 256;
   int sessions = 2;
-  bool controlled = false;      // by a TreeController
-  bool exact_granted = false;   // if it asks for that
-  std::vector<int> attachment;  // each worker's switch
+  bool controlled = false;      // A TreeController opens its sessions.
+  bool exact_granted = false;   // Opens of exact sessions succeed.
+  std::vector<int> attachment;  // Worker -> switch.
 };
 
-/// What a tenant asks of the world for its trouble.
+/// A tenant's means of making trouble.
 struct World {
-  bool plain = false;  // no mismatched calls
+  bool plain = false;  // No mismatched calls.
   std::function<void(int switch_node)> kill_switch;
   std::function<void(int node, Duration how_long)> cut;
   std::function<void(int from, int to, Duration how_long)> cut_link;
@@ -66,7 +66,7 @@ class Tenant {
   void deliver(int from, int to, std::vector<uint8_t> bytes);
   bool finished() const { return phase_ == Phase::kFinished; }
 
-  // ---- what the world tells ----
+  // ---- reports of the world ----
   void sent_a_frame() { ++frames_; }
   /// Something happened after which errors are allowed until this session is over.
   void disturb() { disturbed_ = disturbed_ || !(fails_over_ && phase_ == Phase::kRunning); }
@@ -83,7 +83,7 @@ class Tenant {
   struct Asked {
     bool answered = false;
     uint32_t request_id = 0;
-    uint64_t cookie = 0;  // of a join
+    uint64_t cookie = 0;  // The cookie of a join.
     Time again{};
     Duration patience = milliseconds(50);
   };
@@ -128,23 +128,23 @@ class Tenant {
   // ---- the session ----
   SessionParameters session_;
   bool asks_for_exact_ = false;
-  bool exact_ = false;  // and gets it
+  bool exact_ = false;  // The session is exact.
   uint64_t client_key_ = 0;
   Asked open_;
-  std::vector<Asked> joins_;  // by worker and shard
+  std::vector<Asked> joins_;  // Index: worker and shard.
   Program program_;
-  std::vector<std::vector<uint8_t>> expected_;  // by collective; computed when first needed
+  std::vector<std::vector<uint8_t>> expected_;  // Index: collective; computed when first needed.
   std::vector<bool> known_;
   int mismatch_at_ = -1;
-  size_t odd_one_ = 0;  // who calls something else there
+  size_t odd_one_ = 0;  // The rank that calls another collective there.
   Trouble trouble_ = Trouble::kNone;
-  uint64_t trouble_after_ = 0;  // frames
+  uint64_t trouble_after_ = 0;  // Frames.
   uint64_t frames_ = 0;
   bool disturbed_ = false;
   bool tainted_ = false;
   bool words_damaged_ = false;
-  bool fails_over_ = false;  // goes on in another session when the switch is lost
-  bool lingers_ = false;     // ranks leave together, not each as soon as it is through
+  bool fails_over_ = false;  // Goes on in another session when the switch is lost.
+  bool lingers_ = false;     // Ranks leave together, not each after its last collective.
   uint32_t request_ids_ = 0;
   std::vector<std::unique_ptr<Rank>> ranks_;  // null: killed, or has left
 
@@ -152,7 +152,7 @@ class Tenant {
   Move move_ = Move::kNone;
   bool lost_ = false;                            // some rank has lost the switch
   std::vector<Time> turn_at_;                    // when each rank suspends or resumes; kNever: it has
-  std::vector<std::vector<uint32_t>> accepted_;  // by rank and slot
+  std::vector<std::vector<uint32_t>> accepted_;  // Index: rank, slot.
 };
 
 }  // namespace switchml::sim

@@ -51,8 +51,8 @@ class TreeController {
   std::vector<Tap> taps_;
   softswitch::SessionTable table_;
   Record* record_;
-  std::map<int, Attachment> attachments_;  // by tenant
-  std::map<uint8_t, Session> sessions_;    // by job
+  std::map<int, Attachment> attachments_;  // Key: tenant.
+  std::map<uint8_t, Session> sessions_;    // Key: job.
 };
 
 }  // namespace switchml::sim

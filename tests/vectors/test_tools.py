@@ -66,7 +66,7 @@ BAD_LINES = [
     (3, "close B", "x.txt:3: close B: allowed are A"),
     (3, "receive A.0", "x.txt:3: statement 'receive': allowed are needs, session"),
     (4, "send A.0-1 slot=0 seq=1", "x.txt:5: expect: after a send from several workers only"),
-    (2, "session An exact workers=2", "x.txt:2: the file must say: needs exact"),
+    (2, "session A exact workers=2", "x.txt:2: the file must say: needs exact"),
     (2, "session A not-exact members=0,2", "x.txt:2: not-exact: allowed only with workers=NUMBER"),
     (3, "send A.0 slot=0 seq=1 elements=none", "x.txt:3: the file must say: needs exact"),
     (3, "send A.0 slot=0 elements=none", "x.txt:3: seq=NUMBER is missing"),
@@ -122,7 +122,7 @@ def flip(frame, at):
 EXACT = """\
 # Shows something.
 needs exact
-session An exact workers=2
+session A exact workers=2
 send A.0 slot=0 seq=1 elements=1,2
 send A.1 slot=0 seq=1 elements=3,4
 expect A.* slot=0 seq=1 elements=4,6

@@ -12,7 +12,9 @@ import sys
 import tomllib
 
 # What a substitution may need beside the includes of its file.
-HEAD = '#include <algorithm>\n#include <utility>\n#include <vector>\n#include "mutant.h"\n#include "quant/kernels.h"\n'
+HEAD = (
+    '#include <algorithm>\n#include <utility>\n#include <vector>\n#include "mutant.h"\n#include "kernels/kernels.h"\n'
+)
 
 
 def plant(texts, backend, number, mutant):

@@ -7,7 +7,7 @@
 #include <random>
 
 #include "base/limits.h"
-#include "quant/block_exponent.h"
+#include "integer/block_exponent.h"
 
 namespace switchml::accuracy {
 namespace {
@@ -39,7 +39,7 @@ TEST(AccuracyTree, IntegersOfAllWorkersFit32Bits) {
   for (int workers = 1; workers <= 4096; ++workers) {
     const int bits = magnitude_bits(workers);
     if (workers <= kMaxWorkers) {
-      EXPECT_EQ(bits, quant::magnitude_bits(workers)) << workers;
+      EXPECT_EQ(bits, magnitude_bits(workers)) << workers;
     }
     const int64_t largest = bits >= 24 ? (int64_t{1} << bits) - 1 : int64_t{1} << bits;
     EXPECT_LT(workers * largest, int64_t{1} << 31) << workers;

@@ -156,15 +156,17 @@ TEST(Config, TcpExcludesAController) {
 }
 
 TEST(Config, PrecisionSaysWhetherSoftwareAddsAsAChipDoes) {
-  EXPECT_FALSE(load({}, {})->integers);
-  EXPECT_FALSE(load({{"SWITCHML_PRECISION", "auto"}}, {})->integers);
-  EXPECT_TRUE(load({{"SWITCHML_PRECISION", "integer"}}, {})->integers);
-  EXPECT_TRUE(load({{"SWITCHML_PRECISION", "integer"}, {"SWITCHML_TRANSPORT", "udp"}}, {})->integers);
-  EXPECT_FALSE(load({{"SWITCHML_PRECISION", "integer"}}, {{"precision", "auto"}})->integers);
-  EXPECT_FALSE(load({}, {})->exact);
+  const auto precision = [](const Map& variables, const Map& options = {}) {
+    return load(variables, options)->precision;
+  };
+  EXPECT_EQ(precision({}), Precision::kAuto);
+  EXPECT_EQ(precision({{"SWITCHML_PRECISION", "auto"}}), Precision::kAuto);
+  EXPECT_EQ(precision({{"SWITCHML_PRECISION", "integer"}}), Precision::kInteger);
+  EXPECT_EQ(precision({{"SWITCHML_PRECISION", "integer"}, {"SWITCHML_TRANSPORT", "udp"}}), Precision::kInteger);
+  EXPECT_EQ(precision({{"SWITCHML_PRECISION", "integer"}}, {{"precision", "auto"}}), Precision::kAuto);
   const auto exact = load({{"SWITCHML_PRECISION", "exact"}}, {{"transport", "shm"}});
   ASSERT_TRUE(exact.ok()) << exact.status().message();
-  EXPECT_TRUE(exact->exact && !exact->integers);
+  EXPECT_EQ(exact->precision, Precision::kExact);
   EXPECT_TRUE(load({{"SWITCHML_PRECISION", "exact"}, {"SWITCHML_CONTROLLER", "c:1"}}, {}).ok());
   const auto memory = load({{"SWITCHML_PRECISION", "integer"}}, {{"transport", "shm"}});
   ASSERT_FALSE(memory.ok()) << "memory adds exactly";

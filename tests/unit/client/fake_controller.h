@@ -74,10 +74,10 @@ class FakeController : public ControllerClient {
   std::atomic<int> times_located{0};
   Status refusal;
   size_t extra = 0;
-  std::vector<uint32_t> weights = {1};  // of shares, all at the same switch
+  std::vector<uint32_t> weights = {1};  // One for each share, all at the same switch.
   std::vector<size_t> shares_opened;
-  bool adds_integers = true;  // whatever is asked for
-  uint8_t flags = 0;          // of replies, beside the switch's
+  bool adds_integers = true;  // Grants no exact session.
+  uint8_t flags = 0;          // Added to the flags of the switch's replies.
   RankAddresses located, opened;
   std::string name;
   wire::Membership replaced;
@@ -93,7 +93,7 @@ class FakeController : public ControllerClient {
   Endpoint at_;
 };
 
-/// For who wants to share it; the test keeps it.
+/// A shared pointer to a client that the test owns.
 inline std::shared_ptr<ControllerClient> borrowed(ControllerClient& controller) {
   return {std::shared_ptr<void>(), &controller};
 }

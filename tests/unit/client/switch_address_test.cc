@@ -151,7 +151,7 @@ TEST(SwitchAddress, UpTo128AreTaken) {
 
 TEST(SwitchAddress, SeveralNeitherAddIntegersNorAreReplaced) {
   const std::vector<std::function<void(Config*)>> changes = {
-      [](Config* config) { config->integers = true; },
+      [](Config* config) { config->precision = Precision::kInteger; },
       [](Config* config) { config->fallback = true; },
       [](Config* config) { config->controller = "10.1.2.9:1"; },
   };

@@ -27,10 +27,10 @@ inline std::unique_ptr<SwitchServer> start_switch(ServerOptions options = {}, co
   return server.ok() ? std::move(server.value()) : nullptr;
 }
 
-/// A port of loopback that nobody listens on.
+/// A port of loopback without a listener.
 inline Endpoint closed_port() { return start_switch()->local(); }
 
-/// Ranks that use a switch, though they are all on one host; embedded in rank 0 if no other is named.
+/// The settings of ranks on one host that use a switch, which is embedded in rank 0 if no other is named.
 inline Config quick_config(Duration timeout = seconds(10)) {
   Config config;
   config.connect_timeout = timeout;

@@ -93,14 +93,14 @@ inline Topology two_leaves() {
   return topology;
 }
 
-/// A switch that only remembers.
+/// A switch that only stores its commands.
 struct PaperSwitch {
   bool dead = false;
-  std::map<uint8_t, Install> installed;                           // by job
-  std::map<std::tuple<uint8_t, uint32_t, int>, Place> members;    // by job, worker, shard
-  std::map<std::tuple<uint8_t, uint32_t, int>, QueuePair> pairs;  // the members' ends
-  std::map<uint8_t, std::vector<uint32_t>> contributed;           // what it says when asked
-  uint64_t dropped_length = 0;                                    // then, too
+  std::map<uint8_t, Install> installed;                              // Key: job.
+  std::map<std::tuple<uint8_t, uint32_t, int>, SwitchPort> members;  // Key: job, worker, shard.
+  std::map<std::tuple<uint8_t, uint32_t, int>, QueuePair> pairs;     // The members' ends.
+  std::map<uint8_t, std::vector<uint32_t>> contributed;              // Its answer to Contributors.
+  uint64_t dropped_length = 0;                                       // Its answer to Contributors.
   std::vector<std::string> log;
 
   CommandResult operator()(const Install& c) {
@@ -180,15 +180,15 @@ class Rack {
     return answers[ticket];
   }
 
-  /// One control request arrives at a switch, whose answers are those in `sent` then.
-  void hand(int index, const std::vector<uint8_t>& frame, const Place& from) {
+  /// Hands a control request to a switch. Its `sent` has the answers then.
+  void hand(int index, const std::vector<uint8_t>& frame, const SwitchPort& from) {
     switches[static_cast<size_t>(index)].sent.clear();
     Effects effects;
     core.packet_in(index, frame.data(), frame.size(), from, now, &effects);
     run(effects);
   }
-  /// The reply; none: no reply.
-  std::optional<wire::Reply> ask(int index, const std::vector<uint8_t>& frame, const Place& from) {
+  /// Returns the reply, or none.
+  std::optional<wire::Reply> ask(int index, const std::vector<uint8_t>& frame, const SwitchPort& from) {
     hand(index, frame, from);
     const auto& sent = switches[static_cast<size_t>(index)].sent;
     if (sent.empty()) return std::nullopt;
@@ -205,20 +205,20 @@ class Rack {
     asking.cookie = cookie;
     return {frame, frame + wire::build_join(asking, shard, 5, frame)};
   }
-  /// Shows the cookie that it is asked for.
-  std::optional<wire::Reply> join(int index, const wire::OpenReply& granted, int worker, const Place& from,
+  /// Joins, and repeats the join with the cookie of the reply.
+  std::optional<wire::Reply> join(int index, const wire::OpenReply& granted, int worker, const SwitchPort& from,
                                   int shard = 0) {
-    const bool holding = std::exchange(hold, false);  // to be told the cookie takes no switch
+    const bool holding = std::exchange(hold, false);  // The cookie takes no switch.
     const auto reply = ask(index, join_frame(granted, worker, shard), from);
     hold = holding;
     if (!reply || reply->status != wire::ReplyStatus::kProveAddress) return reply;
     return ask(index, join_frame(granted, worker, shard, reply->join.cookie), from);
   }
-  std::optional<wire::Reply> close(int index, const wire::OpenReply& granted, int worker, const Place& from) {
+  std::optional<wire::Reply> close(int index, const wire::OpenReply& granted, int worker, const SwitchPort& from) {
     uint8_t frame[wire::kMaxControlBytes];
     return ask(index, {frame, frame + wire::build_close(member(granted, worker), 6, frame)}, from);
   }
-  std::optional<wire::Reply> probe(int index, const wire::OpenReply& granted, int worker, const Place& from,
+  std::optional<wire::Reply> probe(int index, const wire::OpenReply& granted, int worker, const SwitchPort& from,
                                    uint16_t slot = 0, uint32_t seq = 1) {
     uint8_t frame[wire::kMaxControlBytes];
     return ask(index, {frame, frame + wire::build_probe(member(granted, worker), slot, seq, 7, frame)}, from);

@@ -12,7 +12,7 @@ namespace {
 using wire::ReplyStatus;
 
 /// Worker w of two_leaves(), one socket per shard.
-Place place(int worker, int shard = 0) {
+SwitchPort place(int worker, int shard = 0) {
   return {at("10.0.1." + std::to_string(worker) + ":" + std::to_string(4000 + shard)), "02:00:00:00:01:00",
           static_cast<uint32_t>(1 + worker % 2)};
 }
@@ -55,26 +55,26 @@ TEST_F(Packets, ARepeatedJoinRenewsWithoutTheSwitch) {
 
 TEST_F(Packets, AJoinFromANewSocketReplacesTheOldOne) {
   rack_.join(1, granted_, 0, place(0));
-  Place moved = place(0);
+  SwitchPort moved = place(0);
   moved.endpoint = at("10.0.1.0:5555");
   EXPECT_EQ(rack_.join(1, granted_, 0, moved)->join.joined, 1);
   EXPECT_TRUE(rack_.switches[1].members.at({granted_.job, 0, 0}) == moved);
 }
 
 TEST_F(Packets, AJoinIsRefusedWhereItDoesNotBelong) {
-  const auto status = [&](int at_switch, int worker, const Place& from, int shard = 0) {
+  const auto status = [&](int at_switch, int worker, const SwitchPort& from, int shard = 0) {
     const auto reply = rack_.join(at_switch, granted_, worker, from, shard);
     return reply ? reply->status : ReplyStatus::kOk;
   };
   EXPECT_EQ(status(2, 0, place(0)), ReplyStatus::kNotMember) << "through another switch";
   EXPECT_EQ(status(0, 0, place(0)), ReplyStatus::kNotMember) << "through the spine";
-  const Place unknown{at("192.0.2.9:4000"), "", 1};
+  const SwitchPort unknown{at("192.0.2.9:4000"), "", 1};
   EXPECT_EQ(status(2, 0, unknown), ReplyStatus::kNotMember) << "through another switch, from nobody's address";
   EXPECT_EQ(status(1, 0, place(2)), ReplyStatus::kNotMember) << "from an address of another switch";
-  Place wrong_port = place(0);
+  SwitchPort wrong_port = place(0);
   wrong_port.port = 2;
   EXPECT_EQ(status(1, 0, wrong_port), ReplyStatus::kNotMember) << "through another port";
-  Place portless = place(0);
+  SwitchPort portless = place(0);
   portless.port = 0;
   EXPECT_EQ(status(1, 0, portless), ReplyStatus::kOk) << "a switch that knows no ports";
   EXPECT_EQ(status(1, 4, place(0)), ReplyStatus::kNotMember);

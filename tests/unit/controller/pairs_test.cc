@@ -71,7 +71,7 @@ class Pairs : public ::testing::Test {
   }
   Rack rack_{lone_switch()};
   wire::OpenReply granted_;
-  Place from_{at("10.0.1.1:4000"), "02:00:00:00:01:00", 1};
+  SwitchPort from_{at("10.0.1.1:4000"), "02:00:00:00:01:00", 1};
 };
 
 TEST_F(Pairs, AMeetTellsTheSwitchAndIsAnsweredWithItsEnd) {  // [MEET-1, MEET-2]

@@ -105,7 +105,7 @@ TEST(Plan, RanksJoinWhereTheirShareIs) {
   Rack rack(two_leaves());
   ASSERT_FALSE(rack.core.set_plan(two_shares()));
   const auto alone = rack.open(share(1, 2)).granted;
-  const Place from{at("10.0.1.2:4000"), "", 9};  // by leaf1's port towards the spine
+  const SwitchPort from{at("10.0.1.2:4000"), "", 9};  // by leaf1's port towards the spine
   EXPECT_EQ(rack.join(1, alone, 2, from)->status, wire::ReplyStatus::kOk);
   EXPECT_EQ(rack.join(2, alone, 3, {at("10.0.1.3:4000"), "", 2})->status, wire::ReplyStatus::kNotMember)
       << "its own switch is none of the share's";
@@ -167,7 +167,7 @@ TEST(Plan, TreesHaveNumbersOfTheirOwnAndKeepTheirPlaces) {
   EXPECT_NE(other_ports.shares[0].tree_id(), two_shares().shares[0].tree_id());
   Plan twice = two_shares();
   twice.shares[1] = twice.shares[0];
-  keep_places(two_shares(), &twice);
+  keep_order(two_shares(), &twice);
   EXPECT_EQ(twice.shares[0].tree_id(), twice.shares[1].tree_id());
 }
 

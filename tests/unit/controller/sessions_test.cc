@@ -7,7 +7,7 @@
 namespace switchml::controller {
 namespace {
 
-const Place kWorker0{at("10.0.1.0:4000"), "", 1};
+const SwitchPort kWorker0{at("10.0.1.0:4000"), "", 1};
 
 TEST(Sessions, OpenInstallsOnTheOnlySwitchAndAnswers) {
   Rack rack(lone_switch());
@@ -45,7 +45,7 @@ TEST(Sessions, OpenBuildsTheTree) {  // [TREE-1, TREE-9]
   EXPECT_EQ(rack.switches[2].installed.at(job).uplink->worker, 0U);
   // Children are members of the spine for all shards, at its ports towards them, once it knows the session.
   EXPECT_EQ(rack.switches[0].log[0], "install " + std::to_string(job));
-  const Place& child = rack.switches[0].members.at({job, 0, -1});
+  const SwitchPort& child = rack.switches[0].members.at({job, 0, -1});
   EXPECT_EQ(child.endpoint, at("10.0.0.3:48879"));
   EXPECT_EQ(child.port, 2U);
   EXPECT_EQ(rack.switches[0].members.at({job, 1, -1}).port, 1U);

@@ -82,13 +82,13 @@ class FakeAgent final : public v1::DataPlane::Service {
   }
 
   v1::Capabilities can;
-  std::string token;                  // wanted; empty: none
-  std::atomic<bool> listened{false};  // somebody reads packets
-  std::atomic<int> slow_ms{0};        // every command takes so long
-  std::atomic<bool> hangs{false};     // no call but PacketsIn is answered
-  std::atomic<int> hanging{0};        // calls that wait for that
-  std::atomic<bool> mute{false};      // PacketsIn ends, over and over
-  std::atomic<bool> refuses{false};   // installs
+  std::string token;                  // The right token; empty: none.
+  std::atomic<bool> listened{false};  // A controller reads packets.
+  std::atomic<int> slow_ms{0};        // Duration of every command.
+  std::atomic<bool> hangs{false};     // No call but PacketsIn is answered.
+  std::atomic<int> hanging{0};        // Calls that wait for that.
+  std::atomic<bool> mute{false};      // PacketsIn ends, over and over.
+  std::atomic<bool> refuses{false};   // Refuses installs.
   std::map<std::string, uint64_t> counters = {{"packets_received", 5}, {"Bad-Name", 1}};
 
   grpc::Status Capabilities(grpc::ServerContext* context, const v1::CapabilitiesRequest*,

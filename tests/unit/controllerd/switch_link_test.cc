@@ -21,7 +21,7 @@ class Recorder : public SwitchEvents {
     const std::lock_guard<std::mutex> lock(mutex_);
     downs_.push_back(problem);
   }
-  void packet_in(int, const std::string& payload, const controller::Place& from) override {
+  void packet_in(int, const std::string& payload, const controller::SwitchPort& from) override {
     const std::lock_guard<std::mutex> lock(mutex_);
     packets_.emplace_back(payload, from);
   }
@@ -33,7 +33,7 @@ class Recorder : public SwitchEvents {
     const std::lock_guard<std::mutex> lock(mutex_);
     return downs_;
   }
-  std::vector<std::pair<std::string, controller::Place>> packets() {
+  std::vector<std::pair<std::string, controller::SwitchPort>> packets() {
     const std::lock_guard<std::mutex> lock(mutex_);
     return packets_;
   }
@@ -42,7 +42,7 @@ class Recorder : public SwitchEvents {
   std::mutex mutex_;
   std::vector<controller::Capabilities> ups_;
   std::vector<std::string> downs_;
-  std::vector<std::pair<std::string, controller::Place>> packets_;
+  std::vector<std::pair<std::string, controller::SwitchPort>> packets_;
 };
 
 controller::SwitchSpec spec_of(const FakeAgent& agent, const std::string& token = "") {
@@ -101,7 +101,7 @@ TEST_F(Link, BothEndsOfAPairAreTold) {
   agent_.can.set_pairs(true);
   const auto link = connect();
   EXPECT_TRUE(events_.ups()[0].pairs);
-  const controller::Place place{resolve_address("10.0.0.1:4000", "t").value(), "", 0};
+  const controller::SwitchPort place{resolve_address("10.0.0.1:4000", "t").value(), "", 0};
   const controller::QueuePair its{0x123, 4, 5, uint64_t{6} << 32};
   std::vector<controller::Command> list;
   list.emplace_back(0, controller::SetMember{{7, 99}, 1, 0, place, its});
@@ -129,7 +129,7 @@ TEST_F(Link, CommandsAreCarriedOutInOrder) {
   install.payload_bytes = 1024;
   install.members = {0, 5};
   install.pages = {3};
-  install.uplink = controller::Uplink{5, {resolve_address("10.0.0.1:48879", "t").value(), "02:00:00:00:00:01", 9}};
+  install.uplink = controller::ParentLink{5, {resolve_address("10.0.0.1:48879", "t").value(), "02:00:00:00:00:01", 9}};
   std::vector<controller::Command> list;
   list.emplace_back(0, install);
   list.emplace_back(0, controller::SetMember{{7, 99}, 5, -1, install.uplink->parent});

@@ -1,4 +1,4 @@
-// The pair with engines that only write down what they are told; tests/unit/session/paired_session_test.cc has real
+// The pair with engines that only write down what they are told; tests/unit/session/session_pair_test.cc has real
 // ones.
 #include "engine/paired_engine.h"
 

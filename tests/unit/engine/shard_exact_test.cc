@@ -8,8 +8,8 @@
 
 #include "base/limits.h"
 #include "cluster.h"
+#include "exact/reduction.h"
 #include "lone_shard.h"
-#include "quant/reduction.h"
 
 namespace switchml::testing {
 namespace {
@@ -398,7 +398,7 @@ std::vector<uint8_t> reduced(const Collective& call, const RawTensors& tensors) 
   std::vector<const uint8_t*> inputs;
   for (const auto& tensor : tensors) inputs.push_back(tensor.data());
   std::vector<uint8_t> out(tensors[0].size());
-  quant::reduce({call.op, call.type, call.operands()->divisor}, inputs.data(), kClusterWorkers, call.count, out.data());
+  reduce({call.op, call.type, call.operands()->divisor}, inputs.data(), kClusterWorkers, call.count, out.data());
   return out;
 }
 
@@ -448,7 +448,7 @@ TEST(ShardExact, AlsoWhereTheNetworkLosesRepeatsAndDamages) {
   }
 }
 
-// Beside quant::reduce, which the switch itself uses: what these are in C++.
+// Beside reduce, which the switch itself uses: what these are in C++.
 TEST(ShardExact, IntegersWrapAndFloatsAreRoundedOnce) {
   Cluster cluster(exact_cluster(1));
   std::vector<std::vector<uint32_t>> products(kClusterWorkers, std::vector<uint32_t>(600));

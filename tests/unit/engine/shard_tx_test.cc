@@ -5,8 +5,8 @@
 
 #include "base/limits.h"
 #include "engine/shard.h"
+#include "kernels/kernels.h"
 #include "lone_shard.h"
-#include "quant/kernels.h"
 
 namespace switchml::testing {
 namespace {
@@ -167,9 +167,9 @@ TEST(ShardTx, CountsOfNonFiniteElementsGoBeforeTheData) {  // [CALL-9, CALL-10]
   ASSERT_EQ(call.size(), 1U);
   const auto classes = lone.deliver({result_of(call[0])});
   ASSERT_EQ(slots_of(classes), (std::vector<int>{2, 3}));
-  EXPECT_EQ(word(classes[0], 5), quant::kCountNan);
+  EXPECT_EQ(word(classes[0], 5), kCountNan);
   EXPECT_EQ(word(classes[0], 6), 0U);
-  EXPECT_EQ(word(classes[1], 290 - 256), quant::kCountNegInf);
+  EXPECT_EQ(word(classes[1], 290 - 256), kCountNegInf);
   EXPECT_TRUE(lone.deliver({result_of(classes[0])}).empty()) << "all counts before any data";
   const auto data = lone.deliver({result_of(classes[1])});
   ASSERT_EQ(data.size(), 2U);

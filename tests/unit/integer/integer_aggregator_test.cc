@@ -4,7 +4,7 @@
 
 #include <limits>
 
-#include "quant/kernels.h"
+#include "kernels/kernels.h"
 #include "softswitch/fixture.h"
 
 namespace switchml::softswitch {
@@ -107,7 +107,7 @@ TEST_F(IntegerAggregatorTest, ALeafsOutcomeIsAContribution) {
 }
 
 TEST_F(IntegerAggregatorTest, EveryKernelTableLoadsInPlace) {
-  for (const quant::Kernels* kernels : quant::available_kernels()) {
+  for (const Kernels* kernels : available_kernels()) {
     for (size_t n = 0; n < 70; ++n) {
       alignas(64) int32_t words[70];
       for (size_t i = 0; i < 70; ++i) words[i] = static_cast<int32_t>(i * 0x01020305U);

@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "base/limits.h"
-#include "quant/nonfinite.h"
-#include "quant/witness.h"
+#include "integer/nonfinite.h"
+#include "integer/witness.h"
 
 namespace switchml {
 namespace {
@@ -44,7 +44,7 @@ TEST(IntegerCodec, CallChunkHasExponentsThenFlags) {  // [CALL-6]
   EXPECT_EQ(word(words, 1), 130U);
   EXPECT_EQ(word(words, 2), 0U);
   EXPECT_EQ(word(words, 3), 1U);
-  quant::Witness(1, 2, 256).guard(words.data(), 4, 99);
+  Witness(1, 2, 256).guard(words.data(), 4, 99);
   Superblock superblock;
   superblock.exponents.resize(16);
   ASSERT_TRUE(codec.plausible_call(0, words.data(), 4));
@@ -59,7 +59,7 @@ TEST(IntegerCodec, WhatIsNotAnExponentIsRefused) {  // [MAX-3]
   const ChunkPlan plan(c.type, true, {0, x.size()}, 1024);
   const IntegerCodec codec(c, plan, 2);
   const auto plausible = [&codec](std::vector<uint8_t> words) {
-    quant::Witness(1, 2, 256).guard(words.data(), words.size() / 4, 99);
+    Witness(1, 2, 256).guard(words.data(), words.size() / 4, 99);
     return codec.plausible_call(0, words.data(), words.size() / 4);
   };
   EXPECT_TRUE(plausible({0, 0, 0, 254, 0, 0, 0, 1}));
@@ -110,7 +110,7 @@ TEST(IntegerCodec, SpecialCountsBecomeIeeeClasses) {
   EXPECT_EQ(classes, (std::vector<uint8_t>{0, 1, 2, 3}));
   words = {0, 0x10, 0x04, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0};  // +Inf once and -Inf once
   codec.decode_nonfinite(words.data(), {0, 4}, &superblock);
-  EXPECT_EQ(classes[0], static_cast<uint8_t>(quant::Nonfinite::kNan));
+  EXPECT_EQ(classes[0], static_cast<uint8_t>(Nonfinite::kNan));
 }
 
 // Chunks of whole blocks, and such as begin and end inside of them.
@@ -161,7 +161,7 @@ TEST(IntegerCodec, BlocksThatLieInTwoChunksKeepTheirExponents) {
 template <typename Encode>
 std::vector<uint8_t> by_switch(const std::vector<const void*>& inputs, const Collective& c, const ChunkPlan& plan,
                                wire::Operation how, const Encode& encode) {
-  const quant::Kernels& kernels = quant::kernels();
+  const Kernels& kernels = switchml::kernels();
   std::vector<uint8_t> words(4096 * kWordBytes), out(words.size());
   struct alignas(64) Line {
     int32_t words[16];

@@ -104,19 +104,19 @@ std::vector<Floats> uneven_of_all(size_t ranks, size_t count, bool finite = true
 
 TEST(Hosts, HaveTheBitsOfRanksThatSendByThemselves) {  // [HOST-2, HOST-3]
   Config flat = quick_config();
-  flat.integers = true;
+  flat.precision = Precision::kInteger;
   flat.payload_bytes = 1024;
   for (const auto& [hosts, payload] : {std::pair{"aabbb", 1024}, {"abab", 1024}, {"aaab", 1024}, {"aabbb", 1408}}) {
     const size_t ranks = std::string(hosts).size();
     Config preset = preset_config();
-    preset.integers = true;
+    preset.precision = Precision::kInteger;
     preset.payload_bytes = static_cast<size_t>(payload);
     Cluster with(hosts, preset);
     Cluster without(hosts, flat);
     ASSERT_TRUE(with.complete() && without.complete());
     for (size_t rank = 0; rank < ranks; ++rank) {
-      EXPECT_EQ(with[rank].transport(), "shm+udp");
-      EXPECT_EQ(without[rank].transport(), "udp");
+      EXPECT_EQ(with[rank].abilities().transport, "shm+udp");
+      EXPECT_EQ(without[rank].abilities().transport, "udp");
       EXPECT_EQ(with[rank].parameters().workers, 2);
     }
     for (const size_t count :
@@ -180,7 +180,7 @@ TEST(Hosts, InAExactSessionRanksHaveTheSameBitsEveryTime) {
 
 TEST(Hosts, ReduceEveryTypeAndOperation) {
   Config integers = with_two_streams();
-  integers.integers = true;
+  integers.precision = Precision::kInteger;
   for (const Config& config : {preset_config(), with_two_streams(), integers}) {
     Cluster cluster("aabbb", config);
     ASSERT_TRUE(cluster.complete());
@@ -222,7 +222,7 @@ TEST(Hosts, SendOnceForAllTheirRanks) {
   const uint64_t chunks = kCount * sizeof(float) / (128 * 1024);
   Cluster alone("ab", preset_config());
   ASSERT_TRUE(alone.complete());
-  EXPECT_EQ(alone[0].transport(), "udp");
+  EXPECT_EQ(alone[0].abilities().transport, "udp");
   std::vector<Floats> values(2, Floats(kCount, 1.0F));
   alone.reduce(&values);
   const uint64_t one = alone.sum(0, "packets_sent") - alone.sum(0, "retransmissions") - alone.sum(0, "repeats_waiting");
@@ -254,7 +254,7 @@ TEST(Hosts, SendByThemselvesWhereTheSettingsSaySo) {
     Cluster cluster("aabb", config);
     ASSERT_TRUE(cluster.complete());
     for (size_t rank = 0; rank < 4; ++rank) {
-      EXPECT_EQ(cluster[rank].transport(), "udp");
+      EXPECT_EQ(cluster[rank].abilities().transport, "udp");
       EXPECT_EQ(cluster[rank].parameters().workers, 4);
     }
   }
@@ -378,7 +378,7 @@ TEST(Hosts, ThatMoveDifferentlyAreTold) {
 // Of the sum a host gets what its ranks want.
 TEST(Hosts, AHostGetsThePartThatItsRanksWant) {
   Config integers = with_two_streams();
-  integers.integers = true;
+  integers.precision = Precision::kInteger;
   for (const Config& config : {preset_config(), integers}) {
     Cluster cluster("aabb", config);
     ASSERT_TRUE(cluster.complete());

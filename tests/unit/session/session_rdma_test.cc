@@ -83,7 +83,7 @@ TEST(RdmaIsChosen, OfASwitchThatIsNamed) {
   const fake_verbs::Library library(real());
   ServerOptions options;
   options.listen = literal_address("127.0.0.1", 0).value();
-  options.card = ServerOptions::Card::kMust;
+  options.card = ServerOptions::CardUse::kMust;
   const auto server = SwitchServer::start(options);
   ASSERT_TRUE(server.ok()) << server.status().to_string();
   Config config = over_rdma();
@@ -120,10 +120,10 @@ TEST(RdmaIsChosen, NotByCardsOfSoftwareUnlessTheyAreNamed) {
 TEST(RdmaIsChosen, NotForIntegersOrFaults) {
   const fake_verbs::Library library(real());
   Config integers = over_rdma();
-  integers.integers = true;
+  integers.precision = Precision::kInteger;
   for (const auto& rank : agree_on_paths("ab", integers, false).ranks) {
     ASSERT_TRUE(rank.ok()) << rank.status().to_string();
-    EXPECT_EQ(rank->parameters.switch_endpoint.carrier, Carrier::kPackets);
+    EXPECT_EQ(rank->sessions[0].switch_endpoint.carrier, Carrier::kPackets);
   }
   Config faulty = over_rdma();
   faulty.faults = "seed=1";

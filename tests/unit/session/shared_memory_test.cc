@@ -23,7 +23,7 @@ TEST(SharedMemory, IsWantedWhereNothingElseIsNamed) {
   EXPECT_FALSE(wanted("auto", true, [](Config* c) { c->switch_address = "s:1"; }));
   EXPECT_FALSE(wanted("auto", true, [](Config* c) { c->controller = "c:1"; }));
   EXPECT_FALSE(wanted("auto", true, [](Config* c) { c->faults = "seed=1"; }));
-  EXPECT_FALSE(wanted("auto", true, [](Config* c) { c->integers = true; }));
+  EXPECT_FALSE(wanted("auto", true, [](Config* c) { c->precision = Precision::kInteger; }));
   EXPECT_TRUE(wanted("auto", true, [](Config* c) { c->fallback = true; }));
   EXPECT_TRUE(wanted("shm", true, nullptr));
   EXPECT_FALSE(wanted("udp", true, nullptr));

@@ -31,7 +31,7 @@ class OfTwo : public ::testing::Test {
     whole.type = ElementType::kUInt8;
     whole.count = 1000;
     whole.title = "moved";
-    return part_of_host(memory_.board(), kSeq, whole, elements, places_);
+    return part_of_host(memory_.board(), kSeq, whole, elements, host_map_);
   }
   static ChunkCall call(uint32_t elements, uint32_t begin = 0, uint32_t end = UINT32_MAX) {
     ChunkCall call;
@@ -47,7 +47,7 @@ class OfTwo : public ::testing::Test {
   const uint8_t* frame(int place) const { return memory_.board().frame(place, kSeq); }
 
   BoardMemory memory_{{2, 2, 64, 1}};
-  const Places places_{{{0, 2}, {1, 3}}, 1};
+  const HostMap host_map_{{{0, 2}, {1, 3}}, 1};
 };
 
 TEST_F(OfTwo, AReductionIsOfAllAndAsksForWhatAnyWants) {  // [MOVED-5]
@@ -128,7 +128,7 @@ TEST(PartOfAHost, WithFewerRanksThanTheFullestHasHasZerosInTheirPlace) {  // [MO
   whole.kind = Gather();
   whole.type = ElementType::kUInt8;
   whole.count = 2;
-  const Collective gathered = part_of_host(board, kSeq, whole, 2, Places({{0}, {1, 2, 3}}, 0));
+  const Collective gathered = part_of_host(board, kSeq, whole, 2, HostMap({{0}, {1, 2, 3}}, 0));
   EXPECT_EQ(gathered.count, 6U);
   EXPECT_EQ(std::memcmp(gathered.input(), "ab\0\0\0\0x", 7), 0);
 }
@@ -139,7 +139,7 @@ TEST_F(OfTwo, AnAnnouncementHasNoElements) {  // [HOST-6]
     Collective whole;
     whole.kind = kind;
     whole.count = 1000;
-    const Collective announced = part_of_host(memory.board(), kSeq, whole, 0, places_);
+    const Collective announced = part_of_host(memory.board(), kSeq, whole, 0, host_map_);
     EXPECT_EQ(announced.count, 0U);
     EXPECT_EQ(announced.total_count, 1000U);
     EXPECT_EQ(announced.movement(), whole.movement());

@@ -244,21 +244,6 @@ TEST_P(Moves, AnExchangeOfUnlikePartsIsArrangedFirst) {
   }
 }
 
-TEST_P(Moves, InAnExchangeARankMayHaveNothing) {
-  Movers movers(GetParam());
-  const auto ranks = static_cast<size_t>(movers.ranks());
-  const Buffer much = bytes_of(0, 5 * GetParam().chunk_bytes), none;
-  Sizes sizes(ranks, std::vector<size_t>(ranks));
-  sizes[0].back() = much.size();
-  std::vector<std::vector<Buffer>> got(ranks, std::vector<Buffer>(ranks));
-  got.back()[0].resize(much.size());
-  for (size_t rank = 0; rank < ranks; ++rank) {
-    movers.call(static_cast<int>(rank), exchange(sizes, rank, sizes[rank], rank == 0 ? much : none, &got[rank]));
-  }
-  movers.expect_all_ok();
-  EXPECT_TRUE(got.back()[0] == much);
-}
-
 TEST_P(Moves, AnExchangeThatCannotBeIsTheEndOfThatCallAlone) {
   Movers movers(GetParam());
   const auto ranks = static_cast<size_t>(movers.ranks());

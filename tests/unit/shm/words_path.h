@@ -10,19 +10,19 @@
 #include <vector>
 
 #include "integer/integer_codec.h"
-#include "quant/table_compare.h"
-#include "quant/tables.h"
+#include "kernels/table_compare.h"
+#include "kernels/tables.h"
 #include "shm/reducer.h"
 
 namespace switchml::shm::testing {
 
 using Bytes = std::vector<uint8_t>;
-using quant::testing::Random;
+using switchml::testing::Random;
 
 inline constexpr size_t kPayload = 1024;
 inline constexpr ReduceOp kReductions[] = {ReduceOp::kSum, ReduceOp::kMin, ReduceOp::kMax};
 
-/// Flavours 0..4 of floats are those of quant/table_compare.h; 5: as large as finite values get.
+/// Flavours 0..4 of floats are those of kernels/table_compare.h; 5: as large as finite values get.
 inline constexpr int kFlavours = 6;
 
 inline uint32_t huge_float(Random& random) { return (static_cast<uint32_t>(random()) & 0x807fffffU) | 0x7f000000U; }
@@ -37,10 +37,10 @@ inline Bytes random_tensor(ElementType type, size_t n, int flavour, Random& rand
   for (size_t i = 0; i < n; ++i) {
     uint64_t bits = random();
     if (type == ElementType::kFloat32) {
-      bits = flavour == 5 ? huge_float(random) : quant::testing::any_float(random, flavour);
+      bits = flavour == 5 ? huge_float(random) : switchml::testing::any_float(random, flavour);
     } else if (is_floating(type)) {
-      const int row = quant::float_row(type);
-      bits = flavour == 5 ? huge_half(random, row) : quant::testing::any_half(random, flavour, row);
+      const int row = float_row(type);
+      bits = flavour == 5 ? huge_half(random, row) : switchml::testing::any_half(random, flavour, row);
     }
     std::memcpy(tensor.data() + i * size, &bits, size);
   }
@@ -56,7 +56,7 @@ inline std::vector<Bytes> random_tensors(ElementType type, int ranks, size_t n, 
 /// The words of one chunk, encode(codec, words) of every rank, combined.
 template <typename Encode>
 Bytes combined_words(const std::vector<IntegerCodec>& codecs, bool maximum, const Encode& encode) {
-  const quant::Kernels& kernels = *quant::scalar_kernels();
+  const Kernels& kernels = *scalar_kernels();
   alignas(64) int32_t total[kPayload / kWordBytes];
   Bytes words(kPayload);
   size_t n = 0;
@@ -70,17 +70,17 @@ Bytes combined_words(const std::vector<IntegerCodec>& codecs, bool maximum, cons
   return words;
 }
 
-inline Bytes exact_sums(const Reduction& reduction, const std::vector<Bytes>& inputs, size_t n) {
+inline Bytes exact_sums(const ElementReduction& reduction, const std::vector<Bytes>& inputs, size_t n) {
   Bytes out(n * element_bytes(reduction.type));
   std::vector<const void*> sources;
   for (const Bytes& input : inputs) sources.push_back(input.data());
-  quant::scalar_kernels()->exact_sum[quant::float_row(reduction.type)](sources.data(), sources.size(), out.data(), n,
-                                                                       reduction.divisor);
+  scalar_kernels()->exact_sum[float_row(reduction.type)](sources.data(), sources.size(), out.data(), n,
+                                                         reduction.divisor);
   return out;
 }
 
 /// `inputs`: a tensor of n elements per rank.
-inline Bytes by_definition(const Reduction& reduction, const std::vector<Bytes>& inputs, size_t n) {
+inline Bytes by_definition(const ElementReduction& reduction, const std::vector<Bytes>& inputs, size_t n) {
   const bool sum = reduction.op == ReduceOp::kSum;
   if (sum && is_floating(reduction.type)) return exact_sums(reduction, inputs, n);
   Bytes out(n * element_bytes(reduction.type));

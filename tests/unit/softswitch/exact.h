@@ -88,7 +88,7 @@ inline wire::Open ask_exact(wire::Open open, uint8_t flags = 0) {
   return open;
 }
 
-/// An exact session whose workers have all joined.
+/// An exact session with all its workers joined.
 struct ExactJob {
   ExactJob(Bench& on, int workers, int slots = 8, size_t payload = 1024, int shards = 1, uint64_t client_key = 1)
       : ExactJob(on, ask_exact(ask_for(workers, shards, slots, payload, client_key))) {}

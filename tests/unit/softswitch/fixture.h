@@ -25,8 +25,8 @@ struct Sent {
   std::vector<uint8_t> frame;
   std::vector<Endpoint> to;
   bool multicast = false;
-  wire::Target target = {};           // of 0 bytes: none
-  std::vector<uint8_t> written = {};  // there
+  wire::Target target = {};           // 0 bytes: none.
+  std::vector<uint8_t> written = {};  // Bytes written to the target.
   Ecn ecn = Ecn::kNone;
 };
 
@@ -181,7 +181,7 @@ inline wire::Open ask_for(int workers, int shards = 1, int slots = 8, size_t pay
   return open;
 }
 
-/// A session on a bench whose workers have all joined. Worker w, shard s sits at endpoint(base + w, s).
+/// A session on a bench with all its workers joined. Worker w, shard s sits at endpoint(base + w, s).
 struct Job {
   Job(Bench& on, int worker_count, int shards = 1, int slots = 8, size_t payload = 1024, uint64_t client_key = 1,
       int base = 0)

@@ -29,7 +29,7 @@ class Sessions : public ::testing::Test {
     return {r.session_key, r.epoch, r.job, static_cast<uint8_t>(worker), 0};
   }
   /// Shows the cookie that it is asked for.
-  SessionTable::Joined join(wire::Join asked, const Endpoint& from, Time now) {
+  JoinOutcome join(wire::Join asked, const Endpoint& from, Time now) {
     const auto told = table_.join(asked, from, now);
     if (told.status != ReplyStatus::kProveAddress) return told;
     asked.cookie = told.reply.cookie;

@@ -50,7 +50,7 @@ TEST(Options, EveryOptionIsRead) {
 }
 
 TEST(Options, ACardIsWhatThereIsOrWhatIsNamed) {
-  using Wanted = ServerOptions::Card;
+  using Wanted = ServerOptions::CardUse;
   EXPECT_EQ(parse({}).value().server.card, Wanted::kIfThereIsOne);
   EXPECT_EQ(parse({"--rdma=off"}).value().server.card, Wanted::kNone);
   EXPECT_EQ(parse({"--rdma=on"}).value().server.card, Wanted::kMust);
