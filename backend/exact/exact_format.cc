@@ -28,8 +28,10 @@ class ExactTask final : public Task {
   }
 
   bool has_chunks_left() const { return left_.count > 0; }
-  ElementRange take() {
+  /// None: its elements are not ready.
+  std::optional<ElementRange> take() {
     const ElementRange chunk{left_.begin, std::min(left_.count, chunk_elements_)};
+    if (!codec.is_ready(chunk)) return std::nullopt;
     left_ = {left_.begin + chunk.count, left_.count - chunk.count};
     return chunk;
   }
@@ -73,7 +75,10 @@ Format::Next ExactFormat::next(Task& task, const LaneShape& lane) {
 }
 
 std::optional<Chunk> ExactFormat::take(Task& task, const LaneShape& lane) {
-  if (next(task, lane) == Next::kElements) return Chunk{Stage::kData, 0, exact(task).take()};  // [ELANE-4]
+  if (next(task, lane) == Next::kElements) {  // [ELANE-4]
+    const std::optional<ElementRange> range = exact(task).take();
+    return range ? std::optional<Chunk>({Stage::kData, 0, *range}) : std::nullopt;
+  }
   task.announced = true;
   return Chunk{Stage::kAnnounced, 0, {}};
 }
@@ -183,7 +188,9 @@ Format::Verdict ExactFormat::judge(const InFlight& flight, const ResultView& res
 void ExactFormat::decode(Task& task, const InFlight& flight, const ResultView& result) {
   if (is_in_target(flight, result)) counters_.bytes_written_in_place.add(flight.result_bytes);
   if (flight.stage != Stage::kData) return;
-  if (result.bytes > 0) exact(task).codec.decode(result.payload, flight.range);
+  const ExactCodec& codec = exact(task).codec;
+  if (result.bytes > 0) codec.decode(result.payload, flight.range);
+  codec.report_written(flight.range);
   if (task.collective().operands() != nullptr) counters_.elements_summed_by_switch.add(flight.range.count);
 }
 

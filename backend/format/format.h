@@ -91,7 +91,8 @@ class Format {
   };
   /// What take() would give, if it need not wait.
   virtual Next next(Task& task, const LaneShape& lane) = 0;
-  /// The task's next chunk for this lane; none where it must wait for results. Precondition: next() is not kNothing.
+  /// The task's next chunk for this lane; none where it must wait for results, or for elements to be ready.
+  /// Precondition: next() is not kNothing.
   virtual std::optional<Chunk> take(Task& task, const LaneShape& lane) = 0;
   /// Writes the frame of a chunk that was opened in a slot. `link`: the transport that it goes through.
   virtual void encode(InFlight& flight, Transport& link) = 0;

@@ -120,9 +120,11 @@ std::optional<Chunk> IntegerFormat::take(Task& any, const LaneShape& lane) {
 std::optional<Chunk> IntegerFormat::take_call(IntegerTask& task) {
   const size_t g = task.next_call;
   if (task.plan.with_exponents()) {
+    const ElementRange all = task.plan.superblock(g);
+    if (!task.collective().is_ready(all.begin + all.count)) return std::nullopt;
     SuperblockRing& ring = ring_of(task);
     if (ring.full()) return std::nullopt;
-    ring.take(task.serial, g, task.plan.superblock(g));
+    ring.take(task.serial, g, all);
   }
   if (!task.is_bulk()) task.announced = true;
   ++task.next_call;
@@ -144,6 +146,7 @@ std::optional<Chunk> IntegerFormat::take_data(IntegerTask& task) {
     }
   }
   const Chunk chunk{Stage::kData, g, task.plan.chunk(g, task.next_chunk)};
+  if (!task.collective().is_ready(chunk.range.begin + chunk.range.count)) return std::nullopt;
   if (++task.next_chunk == chunks) {
     ++task.next_superblock;
     task.next_chunk = 0;
@@ -249,6 +252,7 @@ void IntegerFormat::decode(Task& any, const InFlight& flight, const ResultView& 
       break;
     case Stage::kData:
       task.codec.decode_data(result.payload, flight.range, superblock);
+      task.collective().report_written(flight.range.begin, flight.range.begin + flight.range.count);
       counters_.elements_summed_by_switch.add(flight.range.count);
       if (superblock != nullptr && ++superblock->chunks_done == task.plan.chunks_of_superblock(superblock->number)) {
         ring_of(task).finish(superblock);
