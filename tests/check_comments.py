@@ -15,8 +15,7 @@ FOLDERS = ["backend", "benchmarks"]
 # Folders whose comments have to be rewritten yet.
 NOT_YET = {
     *{"backend/c10d", "backend/engine", "backend/failover", "backend/format", "backend/path", "backend/session"},
-    *{"backend/shm", "backend/slots", "backend/socket", "backend/store", "backend/timer", "backend/transport"},
-    *{"backend/watch"},
+    *{"backend/store", "backend/watch"},
 }
 
 PERSONS = re.compile(r"\b(who|whoever|whom|whose|nobody|somebody|everybody)\b", re.I)
