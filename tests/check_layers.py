@@ -58,8 +58,11 @@ TESTED_ELSEWHERE = {
     "integer/integer_format.cc": "through shards: engine/shard_frames_test.cc and others",
     "c10d/bindings.cc": "what Python sees needs Python: tests/python",
     "transport/rdma/none.cc": "one function, which refuses",
+    "session/plan_maker.cc": "what it decides: grants_test.cc; how it asks switches, through agree(): agreement_test.cc",
+    "session/settle_payload.cc": "what it decides: path_report_test.cc; the rest through agree(): agreement_test.cc",
+    "session/settle_cards.cc": "through agree(): session_rdma_test.cc",
+    "session/attachment.cc": "through Session::open: session_test.cc and others",
     "shm/tensor_chunks.cc": "through local ranks: local_rank_test.cc, movement_test.cc, owners_test.cc",
-    "session/group_session.cc": "through Session::open: session_test.cc and others",
 }
 
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]')

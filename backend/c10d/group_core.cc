@@ -50,24 +50,24 @@ std::shared_ptr<Session> GroupCore::session() const {
 bool GroupCore::engine_can(ReduceOp op, ElementType type) const {
   if (group_.size == 1) return exact_can(op, type);
   const std::shared_ptr<Session> held = session();
-  return held ? held->can(op, type) : integer_can(op, type);
+  return held ? held->abilities().can(op, type) : integer_can(op, type);
 }
 
 bool GroupCore::engine_can_move() const {
   if (group_.size == 1) return true;
   const std::shared_ptr<Session> held = session();
-  return held && held->can_move();
+  return held && held->abilities().moves;
 }
 
 bool GroupCore::engine_can_exchange() const {
   if (group_.size == 1) return true;
   const std::shared_ptr<Session> held = session();
-  return held && held->can_exchange();
+  return held && held->abilities().exchanges;
 }
 
 void GroupCore::set_session(std::shared_ptr<Session> session) {
   const std::lock_guard<std::mutex> lock(mutex_);
-  engine_way_.store(session->transport() == "shm" ? Way::kMemory : Way::kSwitch, std::memory_order_relaxed);
+  engine_way_.store(session->abilities().transport == "shm" ? Way::kMemory : Way::kSwitch, std::memory_order_relaxed);
   session_ = std::move(session);
 }
 

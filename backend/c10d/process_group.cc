@@ -127,8 +127,8 @@ Statistics read_statistics(const Session& session, Engine& engine) {
   const SessionParameters parameters = session.parameters();
   result.switch_address = session.switch_names();
   result.address = address_of(session);
-  result.transport = session.transport();
-  result.precision = session.precision();
+  result.transport = session.abilities().transport;
+  result.precision = session.abilities().precision;
   result.payload_bytes = parameters.payload_bytes;
   result.slots = parameters.slots;
   result.job_shards = parameters.shards;

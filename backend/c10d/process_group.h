@@ -28,8 +28,8 @@ struct Statistics {
   std::map<std::string, uint64_t> embedded;  // SwitchCounters, on the rank that hosts the switch
   std::string switch_address;                // empty: none yet, or a group of one
   std::string address;                       // of this rank's host; empty: none, or a group of one
-  std::string transport;                     // Session::transport(), or empty: none
-  std::string precision;                     // Session::precision(), or empty: nobody sums
+  std::string transport;                     // Abilities::transport, or empty: none
+  std::string precision;                     // Abilities::precision, or empty: nobody sums
   uint64_t payload_bytes = 0;
   int slots = 0;
   int shards = 0;      // of a rank, as SWITCHML_SHARDS has it

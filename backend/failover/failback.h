@@ -15,7 +15,7 @@
 
 namespace switchml {
 
-/// Of a group's tensors: which share, of so many.
+/// The number of a share of the group's tensors, and of all shares.
 struct ShareNumber {
   size_t number = 0;
   size_t of = 1;
@@ -27,7 +27,7 @@ class Failback {
     SessionParameters session;
     Transports transports;  // joined
   };
-  /// `lost` is the session that the group had, whose streams go on in the next: slots and payload must be the same.
+  /// `lost` is the session that the group had. Its streams go on in the next one: slots and payload must be the same.
   /// `own`: the switch of `lost` if it runs in this process, or null. Borrows it, configuration, channel, controller.
   Failback(const Config& config, const GroupInfo& group, const SessionParameters& lost, StoreChannel& channel,
            const ControllerEntry& controller, SwitchServer* own = nullptr, ShareNumber share = {});

@@ -15,7 +15,7 @@ class FailbackPace {
   void wait_longer(Time now);
   void returned(Time now) { returned_ = now; }
 
-  /// Of the next attempt.
+  /// When the next attempt is due.
   Time next() const { return next_; }
 
   static constexpr Duration kFirstPause = seconds(1);

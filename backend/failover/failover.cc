@@ -43,7 +43,7 @@ std::vector<uint32_t> read_weights(const std::string& text) {
   return allowed ? weights : std::vector<uint32_t>();
 }
 
-/// Of the numbers of collectives that ranks have submitted.
+/// The highest number of collectives that a rank has submitted.
 Blob latest(const std::vector<Blob>& said) {
   uint64_t from = 0;
   for (const Blob& one : said) {
@@ -177,7 +177,7 @@ Failover::Step Failover::next_step() {
     const bool lost = phase_ == Phase::kLost;
     if (lost || news_.offered() > taken_) {
       transferring_ = true;
-      taken_ = std::max(taken_, news_.offered());  // where this one is lost, others do without the vote of this rank
+      taken_ = std::max(taken_, news_.offered());  // If this one is lost, others do without this rank's vote.
       return lost ? &Failover::leave_switch : &Failover::accept_offer;
     }
     const Step step = offer_wanted();
@@ -388,7 +388,7 @@ Status Failover::may_wait(int rank, Duration waited) {
     if (news_.has_left(rank)) {
       return {Code::kUnavailable, name + " (left the session) cannot go on with the others"};
     }
-    // Who has found that first gives no vote.
+    // A rank that has found that first gives no vote.
     if (voting_ && options_.group.rank == 0 && news_.loss_after(moves_)) {
       return {Code::kUnavailable, "the switch was lost meanwhile"};
     }

@@ -28,7 +28,7 @@ struct FailoverOptions {
   GroupInfo group;
   SessionParameters session;
   ShareNumber share;
-  std::vector<uint32_t> weights;  // of all shares
+  std::vector<uint32_t> weights;  // All shares' weights.
   ControllerEntry controller;
   std::vector<int> leaders;     // the first rank of each host, which runs a switch in its place
   SwitchServer* own = nullptr;  // the group's switch if it runs in this process; borrowed
@@ -36,7 +36,8 @@ struct FailoverOptions {
   std::function<void(const std::string& text)> tell;
 };
 
-/// Of one share of a group's tensors. Thread-safe; has a thread of its own from the first loss or offer on.
+/// Moves the streams of one share of a group's tensors. Thread-safe; has a thread of its own from the first loss or
+/// offer on.
 class Failover {
  public:
   /// All borrowed: they live longer.
@@ -44,12 +45,12 @@ class Failover {
   /// stop().
   ~Failover();
 
-  /// The switch is lost, as this rank has found. What counts is the first time, whoever finds it; returns at once.
+  /// The switch is lost, as this rank has found. The first rank that finds it counts; returns at once.
   /// Those that are in its place are lost with a host, which ends the group.
   void begin(const std::string& why);
   /// What another rank told all.
   void heard(int rank, const std::string& text);
-  /// A rank has left the group: nobody waits for it any more.
+  /// A rank has left the group: no rank waits for it any more.
   void heard_leave(int rank);
   /// Rank 0: a controller has planned the tree `tree_id` for this share. All go there as soon as they can.
   void follow(uint64_t tree_id);
@@ -66,11 +67,11 @@ class Failover {
   enum class Phase { kAtSwitch, kLost, kStandby, kBroken };
   using Step = void (Failover::*)();
 
-  void leave_if_lost();                       // under mutex_
-  void start_thread(const std::string& why);  // likewise
+  void leave_if_lost();                       // Under mutex_.
+  void start_thread(const std::string& why);  // Under mutex_.
   void run();
   Step next_step();
-  Step offer_wanted() const;  // likewise
+  Step offer_wanted() const;  // Under mutex_.
   void leave_switch();
   Status go_without(const std::string& why);
   void offer();
@@ -97,21 +98,21 @@ class Failover {
   std::condition_variable changed_;
   Phase phase_ = Phase::kAtSwitch;
   bool closing_ = false;
-  bool transferring_ = false;  // others count on this rank, from the step on to end_transfer()
-  int moves_ = 0;              // that have ended
+  bool transferring_ = false;  // Others count on this rank, until end_transfer().
+  int moves_ = 0;              // Moves that have ended.
   bool moved_ = false;
   News news_;  // this rank's own too
   SessionParameters session_;
   int taken_ = 0;                         // the last attempt that this rank went into, or never will
   uint64_t planned_ = 0;                  // the tree to go to; 0: none
   bool eager_ = false;                    // it is a new one: worth a try at once
-  std::vector<uint32_t> weights_;         // that the shares have
-  std::vector<uint32_t> wanted_weights_;  // none: those
+  std::vector<uint32_t> weights_;         // The shares' present ones.
+  std::vector<uint32_t> wanted_weights_;  // Empty: the present ones.
   std::thread thread_;
 
   // ---- the thread's ----
-  std::string purpose_;  // of the transfer that is under way, for messages
-  bool voting_ = false;  // on an offer
+  std::string purpose_;  // Names the transfer under way, for messages.
+  bool voting_ = false;  // An offer is being voted on.
   std::unique_ptr<Standby> standby_;
   FailbackPace pace_;
 };

@@ -18,7 +18,7 @@ int number_behind(const std::string& text, const std::string& word) {
   return static_cast<int>(std::strtoull(text.c_str() + word.size(), nullptr, 10));
 }
 
-// Behind word and number.
+// The text that follows word and number.
 std::string rest_of(const std::string& text, const std::string& word) {
   const size_t blank = text.find(' ', word.size());
   return blank == std::string::npos ? std::string() : text.substr(blank + 1);

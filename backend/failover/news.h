@@ -16,14 +16,14 @@ class News {
   static std::string loss(int moves, const std::string& why);
   /// Rank 0 has a session to return to. Attempts are counted from 1.
   static std::string offer(int attempt);
-  /// Who says it has made its last call.
+  /// The rank that says it has made its last call.
   static std::string end();
 
   /// Passes over what is none of these.
   void hear(int rank, const std::string& text);
   void hear_leave(int rank);
 
-  /// Why that switch is lost, as was heard first; nullopt: nobody has said so.
+  /// Why that switch is lost, as was heard first; nullopt: no rank has said so.
   std::optional<std::string> loss_after(int moves) const;
   /// The last attempt that rank 0 has offered; 0: none.
   int offered() const { return offered_; }
@@ -33,7 +33,7 @@ class News {
   size_t at_the_end() const { return at_the_end_.size(); }
 
  private:
-  std::map<int, std::string> losses_;  // by moves before them
+  std::map<int, std::string> losses_;  // Key: the moves before them.
   int offered_ = 0;
   std::set<int> at_the_end_;
   std::set<int> left_;

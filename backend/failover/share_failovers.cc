@@ -12,8 +12,8 @@ namespace switchml {
 
 namespace {
 
-constexpr Duration kPlanPause = seconds(1);  // between questions to a controller
-constexpr Duration kPlanTime = seconds(3);   // for an answer
+constexpr Duration kPlanPause = seconds(1);  // Pause between questions to a controller.
+constexpr Duration kPlanTime = seconds(3);   // Time for its answer.
 
 FailoverOptions of_share(const FailoverOptions& options, size_t number, const SessionParameters& session) {
   FailoverOptions mine = options;

@@ -27,7 +27,7 @@ class ShareFailovers {
   void begin(size_t share, const std::string& why) { shares_[share]->begin(why); }
   /// What another rank told all.
   void heard(int rank, const std::string& text);
-  /// A rank has left the group: nobody waits for it any more.
+  /// A rank has left the group: no rank waits for it any more.
   void heard_leave(int rank);
   /// Whether the streams of some share go past its switch.
   bool moved() const;
@@ -49,7 +49,7 @@ class ShareFailovers {
   std::mutex mutex_;  // guards what follows
   std::condition_variable changed_;
   bool stopping_ = false;
-  News news_;  // who has made its last call
+  News news_;  // Knows which ranks have made their last call.
   std::thread thread_;
 };
 

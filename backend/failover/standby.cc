@@ -108,7 +108,7 @@ Status Standby::share_session() {
   }
   const auto granted = channel_.hear_blob(topic("session"), 0);
   if (!granted.ok()) return granted.status();
-  const bool whole_chunks = session_.whole_chunks;  // what is in flight is so
+  const bool whole_chunks = session_.whole_chunks;  // As the frames in flight are.
   const bool exact = session_.exact;
   if (Status status = read_grant(granted.value(), &session_); !status.ok()) return status;
   session_.whole_chunks = whole_chunks;  // [MOVE-2]

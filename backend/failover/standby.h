@@ -22,8 +22,8 @@ namespace switchml {
 /// One thread.
 class Standby {
  public:
-  /// The `number`-th move of the group, from 0. `leaders`: the first rank of each host. `lost`: the session whose
-  /// streams go on. Borrows configuration and channel.
+  /// The `number`-th move of the group, from 0. `leaders`: the first rank of each host. `lost`: the session that
+  /// had the streams. Borrows configuration and channel.
   Standby(const Config& config, const GroupInfo& group, std::vector<int> leaders, const SessionParameters& lost,
           StoreChannel& channel, int number);
   /// Leaves the session. A rank that runs a switch waits, at most 2 s, until the others have left it too.
@@ -33,7 +33,7 @@ class Standby {
 
   /// Every rank; an error is one on all ranks that can still talk.
   Status start();
-  /// Of the session, once it has started; its name for messages is the caller's.
+  /// The route to the session, once it has started; its name for messages is the caller's.
   Route route() const { return session_; }
   /// One for each shard, joined; once.
   Transports take_transports() { return std::move(transports_); }
@@ -56,8 +56,8 @@ class Standby {
   StoreChannel& channel_;
   const int number_;
   uint64_t client_key_ = 0;
-  std::unique_ptr<SwitchServer> server_;  // of a host's first rank
-  std::vector<Endpoint> switches_;        // by host
+  std::unique_ptr<SwitchServer> server_;  // On the first rank of a host.
+  std::vector<Endpoint> switches_;        // Indexed by host.
   Transports transports_;
   bool joined_ = false;
 };

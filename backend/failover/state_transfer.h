@@ -2,9 +2,9 @@
 // some have and others lack. After it every rank goes on from the same point. No collective is repeated or lost.
 //
 //   each rank, in the store                     what the others do with it
-//   move/N/state: last accepted use per slot    all read all: who is ahead, slot by slot
-//   move/N/kept: the results that it alone has  who lacks one takes it, and judges it like any other
-//   move/N/ready: ok, or what went wrong        nobody goes on before everybody has what it lacked
+//   move/N/state: last accepted use per slot    all read all: which ranks are ahead, by slot
+//   move/N/kept: the results that it alone has  a rank that lacks one judges and takes it
+//   move/N/ready: ok, or what went wrong        no rank goes on before all have what they lacked
 #pragma once
 
 #include <string>

@@ -38,7 +38,7 @@ class PathCheck {
   }
   ~PathCheck() {
     transport_.allow_fragments(true);
-    transport_.take_error();  // that something was too long says nothing to those who come after
+    transport_.take_error();  // Later frames are no longer than what passes.
   }
   PathCheck(const PathCheck&) = delete;
   PathCheck& operator=(const PathCheck&) = delete;
@@ -78,9 +78,9 @@ class PathCheck {
     ++missing_;
   }
 
-  /// What has not returned. The first time the shortest comes last and by itself: when its result is back, everybody
-  /// has sent everything at least once. Otherwise short ones come first: a burst may travel as one large packet whose
-  /// pieces are as long as its first one, the last not longer (UDP_SEGMENT), here and from the switch, and would be
+  /// What has not returned. The first time the shortest comes last and by itself: when its result is back, every
+  /// rank has sent everything at least once. Otherwise short ones come first: a burst may travel as one large packet in
+  /// pieces as long as its first one, the last not longer (UDP_SEGMENT), here and from the switch, and would be
   /// lost as one.
   void send(bool first) {
     std::vector<TxFrame> burst;
@@ -135,9 +135,9 @@ class PathCheck {
 
   Transport& transport_;
   const SessionParameters& session_;
-  std::vector<Trial> trials_;  // by slot; longest first, without words last
-  size_t missing_ = 0;         // that have not returned
-  Time returned_at_{};         // of the shortest
+  std::vector<Trial> trials_;  // A trial's slot is its index. The longest is first, the one without words last.
+  size_t missing_ = 0;         // Trials that have not returned.
+  Time returned_at_{};         // When the shortest did.
 };
 
 }  // namespace

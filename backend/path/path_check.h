@@ -25,13 +25,13 @@ std::vector<size_t> path_check_sizes(size_t payload, int slots, bool whole_chunk
 
 /// A packet that takes such a use of a slot: zeros, witness 0. Payload in bytes.
 std::vector<uint8_t> path_check_frame(const SessionParameters& session, size_t slot, size_t payload);
-/// The slot whose result a frame is; -1: it is none.
+/// The slot of a frame that is a result; -1: it is none.
 int path_check_slot(const SessionParameters& session, const RxFrame& frame);
 /// The slots that check_path() uses, from the first of the session on.
 size_t path_check_slots(const SessionParameters& session);
 
 /// All ranks call it, after all have joined, each with the transport of its shard 0, which loses what it receives
-/// meanwhile. Returns the largest of path_check_sizes() whose result came back whole to this rank; less than the
+/// meanwhile. Returns the largest of path_check_sizes() that came back whole to this rank; less than the
 /// session's payload only if that was sent many times in vain while smaller ones passed. Within a few round trips where
 /// the payload passes, else about 10 of them and 350 ms. kUnavailable if nothing comes back until `deadline`, or only
 /// packets without words do.

@@ -25,7 +25,7 @@ struct PathSummary {
   bool leaves_host = false;  // some path
   std::string tcp_alone;     // the first one that packets do not pass
 };
-/// Of all ranks' reports. kMismatch: one says no size.
+/// Summarizes all ranks' reports. kMismatch: one says no size.
 Result<PathSummary> summarize_paths(const std::vector<Blob>& reports);
 
 // ---- "passes": which payload came back ----
@@ -44,13 +44,13 @@ Result<size_t> least_payload(const std::vector<Blob>& reports, size_t payload, c
 Blob speed_report(const PathSpeed& speed, size_t queue_bytes, const std::string& why_no_tcp,
                   const std::string& why_no_rdma);
 struct PathNeeds {
-  uint64_t chunks = 0;                // the most; 0: nobody knows
-  uint64_t rate = 0;                  // Mbit/s, the median of those that know it; 0: nobody does
-  uint64_t queue_bytes = UINT64_MAX;  // the least that a rank names
-  std::string why_no_tcp;             // of the first rank that says so
-  std::string why_no_rdma;            // the same
+  uint64_t chunks = 0;                // The most; 0: not known.
+  uint64_t rate = 0;                  // Mbit/s, the median of those that are known; 0: none is.
+  uint64_t queue_bytes = UINT64_MAX;  // The least that a rank names.
+  std::string why_no_tcp;             // The first rank's that has a reason.
+  std::string why_no_rdma;            // Likewise for cards.
 };
-/// Of all ranks' reports; those that say nothing do not count.
+/// Sums up all ranks' reports; those that say nothing do not count.
 PathNeeds needs_of_paths(const std::vector<Blob>& reports);
 
 }  // namespace switchml

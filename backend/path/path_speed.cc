@@ -45,7 +45,7 @@ class PacketTrain {
     return {};
   }
 
-  /// Of what came before anything had to be repeated: how many, and from the begin until the last of them.
+  /// How many came before anything had to be repeated, and the time from the begin until the last of them.
   size_t at_once() const { return at_once_; }
   Duration time() const { return last_ - begin_; }
   /// So few were lost that the time says something.

@@ -25,7 +25,7 @@ struct TimedLink {
   bool on_this_host = false;  // its switch
 };
 struct PathSpeed {
-  /// Of the session's payload; 0: not known, because of losses, of slots that are too few to tell, or of several
+  /// Chunks of the session's payload; 0: not known, because of losses, of slots that are too few to tell, or of several
   /// switches.
   size_t chunks = 0;
   /// Mbit/s, each way; 0: not known, because of losses or of slots that are too few.
@@ -41,8 +41,8 @@ size_t chunks_on_path(Duration round_trip, Duration time, size_t train);
 inline constexpr size_t kMostChunksOnPath = 1 << 16;
 
 /// The slots that a session like `granted` needs so that as many chunks of long tensors are under way, with a fourth in
-/// reserve, and `granted.slots` at least. At most as many as hold kMostPoolBytes, and as many results as a socket can
-/// queue whose receive buffer has `queue_bytes` (or are granted already).
+/// reserve, and `granted.slots` at least. At most as many as hold kMostPoolBytes, and as many results as a
+/// receive buffer of `queue_bytes` can queue (or are granted already).
 int slots_for(size_t chunks, uint64_t queue_bytes, const SessionParameters& granted);
 inline constexpr size_t kMostPoolBytes = 1 << 20;  // [RATE-5]
 

@@ -5,7 +5,7 @@
 
 namespace switchml {
 
-/// What "auto" means on a path whose largest worthwhile frame is `path_frame_bytes` (the least over all ranks): what
+/// What "auto" means on a path with `path_frame_bytes` as its largest worthwhile frame (the least over all ranks): what
 /// fits it, so that no packet is cut up, at least kMinPayloadBytes; at most kLoopbackPayloadBytes, which only a path
 /// within a host carries. With Ethernet's 1500 bytes that is 1408.
 size_t auto_payload(size_t path_frame_bytes);

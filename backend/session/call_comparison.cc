@@ -15,7 +15,7 @@ std::string name_ranks(const std::vector<size_t>& ranks) {
 }  // namespace
 
 std::string compare_sentence(const std::vector<std::optional<std::string>>& calls) {
-  std::vector<std::optional<std::string>> distinct;  // in the order of the first rank that said it
+  std::vector<std::optional<std::string>> distinct;  // Ordered by the first rank that said it.
   for (const auto& call : calls) {
     if (std::find(distinct.begin(), distinct.end(), call) == distinct.end()) distinct.push_back(call);
   }

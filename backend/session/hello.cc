@@ -4,7 +4,6 @@
 
 #include "kernels/kernels.h"
 #include "session/host_addresses.h"
-#include "session/placement.h"
 #include "session/shared_memory.h"
 #include "socket/address.h"
 #include "socket/sockaddr.h"
@@ -94,6 +93,29 @@ Status compare_hellos(const std::vector<Blob>& hellos) {
     }
   }
   return {};
+}
+
+Result<Roster> read_hellos(const Config& config, const std::vector<Blob>& hellos) {
+  if (Status status = compare_hellos(hellos); !status.ok()) return status;
+  Roster roster;
+  for (const Blob& hello : hellos) {
+    roster.hosts.push_back(hello.text("host"));
+    roster.processors.push_back(read_processor_share(hello.text("processors")));
+    roster.faults = roster.faults || !hello.text("faults").empty();
+  }
+  if (Status status = check_hosts(config, roster.hosts); !status.ok()) return status;
+  roster.layout = HostLayout::of(roster.hosts);
+  if (!roster.one_host()) roster.addresses = choose_host_addresses(roster.layout, hellos);
+  return roster;
+}
+
+void Roster::write_neighbours(const std::vector<int>& threads, Blob* blob) const {
+  const std::vector<MachineRanks> all = machine_ranks(hosts, processors, threads);
+  for (size_t rank = 0; rank < all.size(); ++rank) blob->set("local/" + std::to_string(rank), to_text(all[rank]));
+}
+
+MachineRanks read_neighbours(const Blob& blob, int rank) {
+  return read_machine_ranks(blob.text("local/" + std::to_string(rank)));
 }
 
 }  // namespace switchml

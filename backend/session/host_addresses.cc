@@ -91,7 +91,7 @@ class Choice {
 
   std::optional<Endpoint> sure_address(int family, const Host& host) const {
     if (const auto source = first_of(family, host.sources)) return source;
-    Addresses seen;  // by others, of the store's host
+    Addresses seen;  // The store's host, as others see it.
     std::copy_if(host.candidates.begin(), host.candidates.end(), std::back_inserter(seen),
                  [this](const Endpoint& address) { return has(store_at_, address); });
     return first_of(family, seen);
@@ -157,7 +157,7 @@ void write_host_addresses(const Config& config, const std::string& store_host, B
     store_at = addresses_of(store_host);
     for (const Endpoint& address : store_at) {
       const Endpoint source = local_address_towards(address);
-      if (has(candidates, source)) sources.push_back(source);  // else of this host or its link alone
+      if (has(candidates, source)) sources.push_back(source);  // Others are known to this host or its link alone.
     }
   }
   hello->set("candidates", to_words(candidates));

@@ -99,7 +99,7 @@ std::vector<std::string> HostLayout::names() const {
 }
 
 // Sums of hosts are rounded, a controller places each rank by itself, what takes a lost switch's place knows ranks
-// alone, and who asks for several engine threads a rank gets them.
+// alone, and several engine threads a rank are had where they are asked for.
 bool wants_hosts(const Config& config, const HostLayout& layout, bool faults) {
   const bool by_themselves = config.transport == "udp" || config.precision == Precision::kExact ||
                              !config.controller.empty() || config.fallback || config.shards != 1 || faults;

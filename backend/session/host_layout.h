@@ -1,4 +1,4 @@
-// Which ranks of a group share a host, and how hosts with several ranks speak to a switch: as one worker each, whose
+// Which ranks of a group share a host, and how hosts with several ranks speak to a switch: as one worker each. Its
 // ranks share memory and take turns in sending its chunks.
 #pragma once
 
@@ -26,7 +26,8 @@ class HostLayout {
   int host_of(int rank) const { return host_of_[static_cast<size_t>(rank)]; }
   /// In order; the first one is the host's leader.
   const std::vector<int>& ranks_of(int host) const { return ranks_of_[static_cast<size_t>(host)]; }
-  std::vector<int> leaders() const;  // of the hosts, in order
+  /// The hosts' leaders, in order.
+  std::vector<int> leaders() const;
   int leader_of(int rank) const { return ranks_of(host_of(rank)).front(); }
   /// Where a rank stands among those of its host.
   int place_of(int rank) const;
@@ -39,7 +40,7 @@ class HostLayout {
   std::vector<std::string> names() const;
   /// As a rank's host sees it.
   shm::HostMap map_for(int rank) const { return {ranks_of_, host_of(rank)}; }
-  /// Of the memory of a rank's host.
+  /// The shape of the memory of a rank's host.
   shm::BoardShape shape_for(int rank) const { return shm::shape_on_host(here(rank), most(), owners()); }
 
  private:

@@ -39,10 +39,10 @@ class HostMemory {
 
   // ---- when all have said whether they have it ----
 
-  /// Nobody is to fetch it any more. The memory, or null.
+  /// The memory, or null. No rank can fetch it any more.
   std::shared_ptr<shm::Segment> take();
 
-  /// "rank 2: ...": the first rank whose report has a reason ("why") for doing without; empty if there is none.
+  /// "rank 2: ...": the first rank that reports a reason ("why") for doing without; empty if there is none.
   static std::string first_without(const std::vector<Blob>& said);
 
  private:

@@ -40,7 +40,7 @@ class OpeningTime {
  private:
   Duration search_;
   Time deadline_;
-  Time begin_;  // of the search, later by what was waited
+  Time begin_;  // The search's, later by what was waited.
   Duration margin_;
 };
 

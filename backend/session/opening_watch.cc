@@ -7,6 +7,7 @@
 #include <cstring>
 #include <thread>
 
+#include "base/log.h"
 #include "base/random.h"
 #include "session/host_addresses.h"
 #include "socket/address.h"
@@ -60,11 +61,38 @@ bool is_over(const std::string& sign) {
 
 }  // namespace
 
+WatchMeeting WatchMeeting::offer(const Result<Endpoint>& own_address, const std::string& group) {
+  WatchMeeting meeting;
+  auto listener = own_address.ok() ? PeerWatch::listen(own_address.value()) : Result<Fd>(own_address.status());
+  if (!listener.ok()) {
+    SWITCHML_LOG(kWarning) << group
+                           << ": the death of a rank will be noticed by timeouts only: " << listener.status().message();
+    return meeting;
+  }
+  meeting.key = random_bits();
+  meeting.listener = std::move(listener.value());
+  return meeting;
+}
+
+void WatchMeeting::write(Blob* blob) const {
+  if (!listener.valid()) return;
+  blob->set("watch", to_string(local_endpoint(listener.get())));
+  blob->set("watch_key", key);
+}
+
+WatchMeeting WatchMeeting::read(const Blob& blob) {
+  WatchMeeting meeting;
+  const auto address = literal_address(blob.text("watch"), 0);
+  if (address.ok()) meeting.address = address.value();
+  blob.number("watch_key", UINT64_MAX, &meeting.key);
+  return meeting;
+}
+
 OpeningWatch::OpeningWatch(const Config& config, const GroupInfo& group, Rendezvous& store)
     : config_(config), group_(group), store_(store) {
   options_.rank = group.rank;
   options_.size = group.size;
-  options_.who = this_process();
+  options_.process = this_process();
   options_.patience = config.failure_timeout;
   options_.warn_unheard = false;  // the session's own watch does
   options_.on_loss = [this](int, const std::string& text, bool) { lose(text); };
@@ -84,7 +112,7 @@ void OpeningWatch::begin(Blob* hello) {
   sign_ = make_sign(&sign);
   if (sign_.valid()) close_on_fork(sign_.get());
   hello->set("sign", sign);
-  hello->set("who", options_.who);
+  hello->set("who", options_.process);
   own_ = *hello;
   next_look_ = monotonic_now() + kLookPause;
   if (group_.rank == 0) return listen(hello);
@@ -128,7 +156,7 @@ void OpeningWatch::meet_rank_0() {
   while (watch_->connected() == 0 && !watch_->is_over() && monotonic_now() < end) std::this_thread::sleep_for(kGlance);
 }
 
-// Of other hosts only a connection says something: a firewall may refuse one in their name.
+// Only a connection says something of other hosts: a firewall may refuse one in their name.
 void OpeningWatch::look_for(int rank) {
   auto known = neighbours_.find(rank);
   if (known == neighbours_.end()) {
@@ -140,7 +168,7 @@ void OpeningWatch::look_for(int rank) {
   }
   const Neighbour& neighbour = known->second;
   if (neighbour.sign.empty() || !is_over(neighbour.sign) || has_left(rank)) return;
-  const std::string text = text_of_death(rank, neighbour.who);
+  const std::string text = text_of_death(rank, neighbour.process);
   if (watch_ && group_.rank == 0) watch_->give_up(text.substr(0, 255));
   lose(text);
 }

@@ -10,12 +10,26 @@
 #include <string>
 
 #include "base/config.h"
+#include "socket/endpoint.h"
 #include "socket/fd.h"
 #include "store/blob.h"
 #include "store/rendezvous.h"
 #include "watch/peer_watch.h"
 
 namespace switchml {
+
+/// How the watches of a session find each other.
+struct WatchMeeting {
+  Fd listener;       // Rank 0's, where it can listen.
+  Endpoint address;  // Of that listener, on the other ranks; size 0: there is none.
+  uint64_t key = 0;
+
+  /// Rank 0 listens at its host's address. A group can do without.
+  static WatchMeeting offer(const Result<Endpoint>& own_address, const std::string& group);
+  /// Tells the other ranks.
+  void write(Blob* blob) const;
+  static WatchMeeting read(const Blob& blob);
+};
 
 class OpeningWatch {
  public:
@@ -45,12 +59,12 @@ class OpeningWatch {
   const GroupInfo& group_;
   Rendezvous& store_;
   PeerWatchOptions options_;
-  Blob own_;            // what this rank says
+  Blob own_;            // This rank's hello.
   Fd sign_;             // others cannot connect to it: this process has ended
   bool meets_ = false;  // rank 0, when it comes
   Time next_look_ = kNever;
   struct Neighbour {
-    std::string sign, who;
+    std::string sign, process;
   };
   std::map<int, Neighbour> neighbours_;  // Key: rank. An empty sign: it is on another host.
   std::mutex mutex_;                     // guards the next two

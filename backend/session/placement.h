@@ -15,13 +15,13 @@ namespace switchml {
 
 /// Ranks of one group on one machine.
 struct MachineRanks {
-  int index = 0;  // of this rank among them
+  int index = 0;  // This rank's among them.
   int count = 1;
-  int processors = 1;     // that they have between them
-  bool may_spin = false;  // each of their threads that wait for each other has one
+  int processors = 1;     // All that they have between them.
+  bool may_spin = false;  // Each of their threads that wait for each other has one.
   Duration spin() const { return may_spin ? kSpin : Duration(0); }
 };
-/// Who is whose neighbour, by rank: `hosts`, host_identity() each, their processors, and how many threads of each are
+/// The neighbours of each rank: `hosts`, host_identity() each, their processors, and how many threads of each are
 /// busy when those of the others are. Ranks in several network namespaces of one machine share its processors.
 std::vector<MachineRanks> machine_ranks(const std::vector<std::string>& hosts,
                                         const std::vector<ProcessorShare>& shares, const std::vector<int>& threads);

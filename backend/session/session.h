@@ -1,6 +1,7 @@
-// Opening a session: the ranks of a group agree on a switch, a job and a secret through a key-value store, every rank
-// joins with each of its sockets, and an engine starts. Where no switch is named and ranks are on several hosts, the
-// first rank of each host hosts one for a part of every tensor.
+// A running group: its ranks, what they work with, and what that can do. The ranks agree on it through a key-value
+// store (session/agreement.h); then every rank joins with each of its sockets, and an engine starts. Where no switch is
+// named and ranks are on several hosts, the first rank of each host hosts one for a part of every tensor. A switch that
+// adds integers has the ranks' hosts beside it, which add exactly what it cannot, and sums of few elements.
 #pragma once
 
 #include <functional>
@@ -10,7 +11,10 @@
 #include <vector>
 
 #include "base/config.h"
-#include "engine/engine.h"
+#include "engine/paired_engine.h"
+#include "session/abilities.h"
+#include "session/attachment.h"
+#include "session/membership.h"
 #include "shm/arena.h"
 #include "shm/messages.h"
 #include "store/rendezvous.h"
@@ -34,55 +38,63 @@ class Session {
                                                std::function<Status()> ended = nullptr);
   /// Leaves the session, stops the engine, then the embedded switch. A rank that hosts one lingers (at most 2 s)
   /// until the others have left, so that the last results still reach them, unless a rank is lost.
-  virtual ~Session() = default;
+  ~Session();
+  Session(const Session&) = delete;
+  Session& operator=(const Session&) = delete;
 
   /// This rank has made its last call and is about to leave. With Config::fallback it stays until all others are as far
   /// (at most failure_timeout), because one that loses the switch now may need what this one knows; then nothing of the
   /// kind begins any more. Call it before the engine is aborted. Idempotent.
-  virtual void await_others() = 0;
+  void await_others() { first_->await_others(); }
 
-  virtual Engine& engine() = 0;
-  /// How floats are summed; the same on all ranks, as long as the session lasts. "exact": rounded once by each who
-  /// adds. "integer": by a switch of integers. "mixed": more than kFewElements by such a switch, and exactly otherwise.
-  virtual std::string precision() const = 0;
-  /// Whether the engine takes such a collective; likewise.
-  virtual bool can(ReduceOp op, ElementType type) const = 0;
-  /// Whether the engine moves bytes (engine/engine.h, Movement); and whether also as Collective::arrange says;
-  /// likewise.
-  virtual bool can_move() const = 0;
-  virtual bool can_exchange() const = 0;
+  Engine& engine() { return pair_ ? *pair_ : first_->engine(); }
+  const Abilities& abilities() const { return abilities_; }
   /// Where tensors are allocated that all ranks see (shm/arena.h); null: nowhere. Outlives the session where it is
   /// held.
-  virtual std::shared_ptr<shm::Arena> arena() const { return nullptr; }
+  std::shared_ptr<shm::Arena> arena() const { return exact_ ? nullptr : first_->arena(); }
   /// What carries messages between the ranks, which are all on one host; null: nothing of the session's. They end with
   /// the engine.
-  virtual std::shared_ptr<shm::Messages> messages() const { return nullptr; }
-  /// Of the switch that the group has, or had last; the first where it has several.
-  virtual SessionParameters parameters() const = 0;
+  std::shared_ptr<shm::Messages> messages() const { return exact_or_first().messages(); }
+  /// The session with the switch that the group has, or had last; the first where it has several.
+  SessionParameters parameters() const { return first_->sessions().front(); }
   /// How messages call all of its switches, with ", " between them.
-  virtual std::string switch_names() const = 0;
+  std::string switch_names() const { return names_of(first_->sessions()); }
   /// Whether the switch was lost and the ranks go on without it, for now.
-  virtual bool without_switch() const = 0;
+  bool without_switch() const { return first_->without_switch(); }
   /// The embedded switch, or null.
-  virtual const SwitchServer* embedded() const = 0;
-  /// "udp", "tcp": every rank speaks to the switch. "shm": the ranks, all on one host, reduce in memory that they
-  /// share, without any switch. "shm+udp", "shm+tcp": the ranks of each host share memory, and each host speaks to the
-  /// switch as one worker.
-  virtual std::string transport() const = 0;
+  const SwitchServer* embedded() const { return exact_or_first().embedded(); }
 
-  /// This rank does not go on with the others: the engine fails on all ranks, with "rank N (who) gave up: " and `why`.
-  virtual void give_up(const std::string& why) = 0;
-
+  /// This rank does not go on with the others: the engine fails on all ranks, with "rank N (its process) gave up: " and
+  /// `why`.
+  void give_up(const std::string& why);
   /// `callback` (null: none any more) is told why when another rank's process has ended without leaving, or its host is
   /// out of reach; at once if that was so before. The engine has failed by then. From a thread of the session.
-  virtual void when_rank_is_lost(std::function<void(const Status&)> callback) = 0;
-
+  void when_rank_is_lost(std::function<void(const Status&)> callback) { membership_.when_lost(std::move(callback)); }
   /// The ranks of which that is so until now, and how it was noticed: "rank 2 (host, process) is gone: ...".
-  virtual std::map<int, std::string> gone_ranks() const { return {}; }
-
+  std::map<int, std::string> gone_ranks() const { return membership_.gone_ranks(); }
   /// Every rank posts what it thinks the failed call was and reads the others' posts: "rank 2 called all_reduce(SUM,
   /// float32, 100 elements)". Blocks for at most a second. For error messages after kMismatch.
-  virtual std::string compare_calls(const std::string& mine) = 0;
+  std::string compare_calls(const std::string& mine) { return membership_.compare_calls(mine); }
+
+  Membership& membership() { return membership_; }
+
+ private:
+  Session(const GroupInfo& group, Rendezvous& store);
+  Status attach(const Config& config, Time deadline, std::shared_ptr<ControllerClient> controller,
+                std::function<Status()> ended);
+  Status attach_hosts(const Config& config, Time deadline);
+  const Attachment& exact_or_first() const { return exact_ ? *exact_ : *first_; }
+
+  const std::shared_ptr<SharedFate> fate_;  // Of the engines of a pair.
+  Membership membership_;
+  const std::unique_ptr<Rendezvous> exact_store_;  // Keys of a pair's exact attachment.
+  std::unique_ptr<Attachment> first_;              // To the group's switches, or to memory.
+  std::unique_ptr<Attachment> exact_;              // To the ranks' hosts, beside a switch of integers.
+  std::unique_ptr<PairedEngine> pair_;
+  Abilities abilities_;
 };
+
+/// Whether a group with these settings gets an exact attachment beside a switch of integers.
+bool wants_pair(const Config& config);
 
 }  // namespace switchml

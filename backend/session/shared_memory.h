@@ -25,7 +25,8 @@ struct MemoryOffer {
 /// Bytes in which each of so many ranks of this host may allocate tensors, by its setting and the machine's memory; 0:
 /// none can be had.
 size_t arena_bytes(const Config& config, int ranks);
-/// Makes the segment for such a board, and for tensors, and hands it out to whoever knows what is written to `blob`.
+/// Makes the segment for such a board, and for tensors, and hands it out to processes that know what is written to
+/// `blob`.
 Result<MemoryOffer> offer_memory(const shm::BoardShape& shape, size_t arena_bytes, Blob* blob);
 /// Fetches what the blob says; null where it speaks of no memory.
 Result<std::shared_ptr<shm::Segment>> fetch_memory(const Blob& blob, const shm::BoardShape& shape, Time deadline);

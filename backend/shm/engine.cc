@@ -98,7 +98,7 @@ class MemoryEngine final : public Engine {
 
  private:
   void give(Collective collective) {
-    SWITCHML_ASSERT(collective.movement == Movement::kNone || options_.shape.owners == 0 || exact_);
+    SWITCHML_ASSERT(collective.operands() != nullptr || options_.shape.owners == 0 || exact_);
     const std::lock_guard<std::mutex> lock(order_);  // both boards have that of the numbers
     // Where ranks called something of different boards, later ones that look alike do not meet as the same. (With
     // owners the order of announcements serves.)
@@ -141,8 +141,9 @@ class MemoryEngine final : public Engine {
 
   // The same on all ranks. A barrier ends after all that was called before it.
   bool is_short(const Collective& collective) const {
-    if (!short_ || collective.op == ReduceOp::kBarrier || collective.arrange) return false;  // [HOST-4]
-    const size_t pieces = has_piece_of_each(collective.movement) ? pieces_ : 1;
+    if (!short_ || collective.op == ReduceOp::kBarrier || std::holds_alternative<Exchange>(collective.kind))
+      return false;  // [HOST-4]
+    const size_t pieces = has_piece_of_each(collective.movement()) ? pieces_ : 1;
     if (collective.count > options_.shape.short_chunk_bytes / element_bytes(collective.type) / pieces) return false;
     return options_.shape.owners == 0 ||
            collective.count * pieces <= short_packets_ * elements_per_chunk(collective.type, payload_bytes_, exact_);

@@ -71,15 +71,16 @@ void LocalRank::accept(Submission submission) {
     if (collective.done) collective.done(status_);
     return;
   }
-  if (collective.arrange && !submission.is_announcement) {
-    Task numbers;
-    numbers.collective = numbers_of(collective);
-    tensors_.plan(&numbers);
-    enqueue(std::move(numbers));
+  const auto* exchange = std::get_if<Exchange>(&collective.kind);
+  if (exchange != nullptr && !submission.is_announcement) {
+    Task sizes;
+    sizes.collective = sizes_of(collective, *exchange);
+    tensors_.plan(&sizes);
+    enqueue(std::move(sizes));
   }
   Task task;
   task.is_announcement = submission.is_announcement;
-  task.is_arranged = task.is_announcement || !collective.arrange;
+  task.is_known = task.is_announcement || exchange == nullptr;
   task.collective = std::move(collective);
   tensors_.plan(&task);
   enqueue(std::move(task));
@@ -93,40 +94,44 @@ void LocalRank::enqueue(Task task) {
   tasks_.push_back(std::move(task));
 }
 
-// ---- what has to be arranged first ----
+// ---- sizes that have to be known first ----
 
-Collective LocalRank::numbers_of(const Collective& collective) {
+Collective LocalRank::sizes_of(const Collective& collective, const Exchange& exchange) {
   const auto ranks = static_cast<size_t>(board_.shape().ranks);
-  auto given = std::make_shared<std::vector<uint64_t>>(collective.numbers);
+  auto given = std::make_shared<std::vector<uint64_t>>(exchange.sizes);
   auto of_all = std::make_shared<std::vector<uint64_t>>(ranks * given->size());
-  Collective numbers;
-  numbers.movement = Movement::kGather;
-  numbers.type = ElementType::kUInt8;
-  numbers.sequence = collective.sequence;
-  numbers.title = collective.title;
-  numbers.tag = collective.tag;
-  numbers.part_of = collective.part_of;
-  numbers.deadline = collective.deadline;
-  numbers.input = given->data();
-  numbers.count = given->size() * sizeof(uint64_t);
+  Collective sizes;
+  sizes.type = ElementType::kUInt8;
+  sizes.sequence = collective.sequence;
+  sizes.title = collective.title;
+  sizes.tag = collective.tag;
+  sizes.total_count = collective.total_count;
+  sizes.deadline = collective.deadline;
+  sizes.count = given->size() * sizeof(uint64_t);
+  Gather gather;
+  gather.input = given->data();
   for (size_t rank = 0; rank < ranks; ++rank) {
-    numbers.pieces.push_back({of_all->data() + rank * given->size(), 0, numbers.count});
+    gather.receive_ranges.push_back({of_all->data() + rank * given->size(), 0, sizes.count});
   }
-  numbers.done = [this, given, of_all](const Status& status) {
-    if (status.ok()) arrange(*of_all);
+  sizes.kind = std::move(gather);
+  sizes.done = [this, given, of_all](const Status& status) {
+    if (status.ok()) on_sizes_known(*of_all);
   };
-  return numbers;
+  return sizes;
 }
 
 // It is the next one: nothing behind it has been offered.
-void LocalRank::arrange(const std::vector<uint64_t>& of_all) {
+void LocalRank::on_sizes_known(const std::vector<uint64_t>& of_all) {
   Task& task = tasks_.front();
-  task.refused = task.collective.arrange(of_all, &task.collective);
-  if (!task.refused.ok()) {
-    task.collective.count = 0;
-    task.collective.pieces.clear();
+  auto& exchange = std::get<Exchange>(task.collective.kind);
+  Result<ExchangePlan> known = exchange.on_sizes_known(of_all);
+  if (known.ok()) {
+    task.collective.count = known->count;
+    exchange.receive_ranges = std::move(known->receive_ranges);
+  } else {
+    task.refused = known.status();
   }
-  task.is_arranged = true;
+  task.is_known = true;
   tensors_.plan(&task);
 }
 
@@ -167,7 +172,7 @@ bool LocalRank::has_work() const {
 // ---- from a tensor to the board ----
 
 bool LocalRank::can_offer() const {
-  return offering_ < tasks_.size() && tasks_[offering_].is_arranged &&
+  return offering_ < tasks_.size() && tasks_[offering_].is_known &&
          next_ - oldest_ < static_cast<uint64_t>(board_.shape().slots);
 }
 
@@ -266,7 +271,7 @@ bool LocalRank::finish_one() {
 
 void LocalRank::take_result(const Task& task) {
   const ElementRange chunk = task.chunk(task.finished);
-  const bool sums = task.collective.movement == Movement::kNone;
+  const bool sums = task.collective.operands() != nullptr;
   (sums ? counters_.elements_summed_in_memory : counters_.bytes_moved_in_memory).add(chunk.count);
   counters_.bytes_written_in_place.add(tensors_.take(task, chunk, oldest_));
   counters_.chunks_completed.add(1);

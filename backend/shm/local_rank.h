@@ -93,9 +93,9 @@ class LocalRank {
     uint64_t first_seq = 0;  // once something of it has been offered
     size_t offered = 0;
     size_t finished = 0;
-    bool is_slow = false;     // slow_ has been told
-    bool is_arranged = true;  // if not, its numbers come first, as a collective of their own
-    Status refused;           // why `arrange` refused it: it has no chunk of elements then
+    bool is_slow = false;  // slow_ has been told
+    bool is_known = true;  // if not, its sizes come first, as a collective of their own
+    Status refused;        // why Exchange::on_sizes_known refused it: it has no chunk of elements then
     /// A caller waits for its end. Until `done` is taken from it.
     bool is_awaited() const { return !is_announcement || collective.done != nullptr; }
   };
@@ -108,8 +108,8 @@ class LocalRank {
   void take_submissions();
   void accept(Submission submission);
   void enqueue(Task task);
-  Collective numbers_of(const Collective& collective);
-  void arrange(const std::vector<uint64_t>& of_all);
+  Collective sizes_of(const Collective& collective, const Exchange& exchange);
+  void on_sizes_known(const std::vector<uint64_t>& of_all);
   bool can_offer() const;
   bool offer_one();
   bool has_memory(uint64_t seq);

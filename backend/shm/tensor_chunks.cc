@@ -17,18 +17,18 @@ uint64_t agreed_by(const Collective& collective) {
   return fnv1a(&collective.count, sizeof collective.count, agreement_hash(collective));  // [HOST-11]
 }
 
-// Copies what `piece` wants of a chunk.
-void write(ElementType type, const Piece& piece, ElementRange chunk, const uint8_t* result) {
-  const size_t begin = std::max(chunk.begin, piece.begin);
-  const size_t end = std::min(chunk.begin + chunk.count, piece.end);
+// Copies what `to` wants of a chunk.
+void write(ElementType type, const OutputRange& to, ElementRange chunk, const uint8_t* result) {
+  const size_t begin = std::max(chunk.begin, to.begin);
+  const size_t end = std::min(chunk.begin + chunk.count, to.end);
   if (begin >= end) return;
   const size_t size = element_bytes(type);
-  uint8_t* to = static_cast<uint8_t*>(piece.output) + (begin - piece.begin) * size;
+  uint8_t* target = static_cast<uint8_t*>(to.data) + (begin - to.begin) * size;
   const uint8_t* from = result + (begin - chunk.begin) * size;
-  if ((piece.end - piece.begin) * size >= kNonTemporalBytes) {
-    kernels().copy_non_temporal(from, to, (end - begin) * size);
+  if ((to.end - to.begin) * size >= kNonTemporalBytes) {
+    kernels().copy_non_temporal(from, target, (end - begin) * size);
   } else {
-    std::memcpy(to, from, (end - begin) * size);
+    std::memcpy(target, from, (end - begin) * size);
   }
 }
 
@@ -50,7 +50,7 @@ size_t TensorChunks::elements_per_chunk(const Collective& collective) const {
   const ElementType type = collective.type;
   const size_t most = board_.shape().chunk_bytes / element_bytes(type);
   // A board of small chunks may have no room for all, and then nothing but announcements.
-  if (has_piece_of_each(collective.movement)) return std::max<size_t>(most / host_map_.pieces(), 1);  // [MOVED-9]
+  if (has_piece_of_each(collective.movement())) return std::max<size_t>(most / host_map_.pieces(), 1);  // [MOVED-9]
   if (board_.shape().owners == 0) return most;
   // All packets full but the last, and whole blocks; but too little of a chunk must not stay empty for that.
   const size_t span = elements_per_span(type, payload_bytes_, exact_);
@@ -74,20 +74,24 @@ ArenaRange TensorChunks::arena_range(const std::vector<const void*>& pieces, siz
 
 ArenaRange TensorChunks::range_of_input(const Collective& collective) const {
   const size_t bytes = collective.count * element_bytes(collective.type);
-  if (collective.movement == Movement::kScatter) return arena_range(collective.inputs, bytes);
-  if (collective.input == nullptr || collective.input_end < collective.count) return {};
-  return arena_range({collective.input}, bytes);
+  if (const auto* scatter = std::get_if<Scatter>(&collective.kind)) return arena_range(scatter->inputs, bytes);
+  const auto* exchange = std::get_if<Exchange>(&collective.kind);
+  const void* input = collective.input();
+  if (input == nullptr || (exchange != nullptr && exchange->send_count < collective.count)) return {};
+  return arena_range({input}, bytes);
 }
 
 ArenaRange TensorChunks::range_of_result(const Collective& collective) const {
   const size_t size = element_bytes(collective.type);
-  if (collective.movement != Movement::kGather) {
-    return arena_range({collective.output}, (collective.output_end - collective.output_begin) * size);
+  const Gather* gather = collective.gather();
+  if (gather == nullptr) {
+    const OutputRange output = collective.output();
+    return arena_range({output.data}, (output.end - output.begin) * size);
   }
   std::vector<const void*> pieces;
-  for (const Piece& piece : collective.pieces) {
-    if (piece.begin != 0 || piece.end != collective.count) return {};
-    pieces.push_back(piece.output);
+  for (const OutputRange& range : gather->receive_ranges) {
+    if (range.begin != 0 || range.end != collective.count) return {};
+    pieces.push_back(range.data);
   }
   return arena_range(pieces, collective.count * size);
 }
@@ -95,26 +99,27 @@ ArenaRange TensorChunks::range_of_result(const Collective& collective) const {
 ChunkCall TensorChunks::describe(const ChunkedCall& call, ElementRange chunk) const {
   const Collective& collective = call.collective;
   ChunkCall said;
-  said.reduction = {collective.op, collective.type, collective.divisor};
+  const Operands* operands = collective.operands();
+  said.reduction = {collective.op, collective.type, operands != nullptr ? operands->divisor : 1};
   said.agreed = call.agreed;
   said.elements = static_cast<uint32_t>(chunk.count);
-  said.movement = collective.movement;
-  said.root = collective.root;
+  said.movement = collective.movement();
+  said.root = collective.root();
   if (chunk.count == 0) return said;
   const size_t size = element_bytes(collective.type);
   if (call.from.at != 0) said.from = call.from.at + chunk.begin * size;
   said.from_stride = call.from.stride;
-  const bool gathers = collective.movement == Movement::kGather;
-  const size_t whole_begin = gathers ? 0 : collective.output_begin;
-  const size_t whole_end = gathers ? (collective.pieces.empty() ? 0 : collective.count) : collective.output_end;
-  const size_t begin = std::max(chunk.begin, whole_begin);
-  const size_t end = std::min(chunk.begin + chunk.count, whole_end);
+  const Gather* gather = collective.gather();
+  OutputRange whole = collective.output();
+  if (gather != nullptr && !gather->receive_ranges.empty()) whole.end = collective.count;
+  const size_t begin = std::max(chunk.begin, whole.begin);
+  const size_t end = std::min(chunk.begin + chunk.count, whole.end);
   said.begin = said.end = 0;
   if (begin >= end) return said;
   said.begin = static_cast<uint32_t>(begin - chunk.begin);
   said.end = static_cast<uint32_t>(end - chunk.begin);
-  said.is_large = (whole_end - whole_begin) * size >= kNonTemporalBytes;
-  if (call.to.at != 0) said.to = call.to.at + (begin - whole_begin) * size;
+  said.is_large = (whole.end - whole.begin) * size >= kNonTemporalBytes;
+  if (call.to.at != 0) said.to = call.to.at + (begin - whole.begin) * size;
   said.to_stride = call.to.stride;
   return said;
 }
@@ -128,24 +133,27 @@ void TensorChunks::fill(const ChunkedCall& call, ElementRange chunk, uint8_t* fr
   const auto [first, elements] = chunk;
   const size_t size = element_bytes(collective.type);
   const Stores stores = board_.shape().owners == 0 ? board_.stores() : Stores::kCached;
-  const bool has_root = collective.movement == Movement::kBroadcast || collective.movement == Movement::kScatter;
+  const auto* scatter = std::get_if<Scatter>(&collective.kind);
+  const bool has_root = scatter != nullptr || std::holds_alternative<Broadcast>(collective.kind);
   if (has_root && !is_root(collective)) return;
-  if (collective.movement == Movement::kScatter) {
-    for (size_t rank = 0; rank < collective.inputs.size(); ++rank) {
-      const auto* piece = static_cast<const uint8_t*>(collective.inputs[rank]);
+  if (scatter != nullptr) {
+    for (size_t rank = 0; rank < scatter->inputs.size(); ++rank) {
+      const auto* piece = static_cast<const uint8_t*>(scatter->inputs[rank]);
       std::memcpy(frame + host_map_.piece_of(static_cast<int>(rank)) * elements, piece + first, elements);
     }
     return;
   }
-  const size_t given = std::min(elements, std::max(collective.input_end, first) - first);
+  const auto* exchange = std::get_if<Exchange>(&collective.kind);
+  const size_t given =
+      exchange == nullptr ? elements : std::min(elements, std::max(exchange->send_count, first) - first);
   if (given == 0) return;
-  const auto* from = static_cast<const uint8_t*>(collective.input) + first * size;
+  const auto* from = static_cast<const uint8_t*>(collective.input()) + first * size;
   fill_frame(from, given * size, frame, stores);
 }
 
 // Precondition: a broadcast or a scatter.
 bool TensorChunks::is_root(const Collective& collective) const {
-  return host_map_.is_here(collective.root) && host_map_.local_index(collective.root) == rank_;
+  return host_map_.is_here(collective.root()) && host_map_.local_index(collective.root()) == rank_;
 }
 
 size_t TensorChunks::take(const ChunkedCall& call, ElementRange chunk, uint64_t seq) const {
@@ -155,14 +163,15 @@ size_t TensorChunks::take(const ChunkedCall& call, ElementRange chunk, uint64_t 
     return pieces_of(said) * bytes_of_piece(said);
   }
   const uint8_t* result = board_.result(seq);
-  if (collective.movement == Movement::kScatter) result += static_cast<size_t>(rank_) * chunk.count;
-  if (collective.movement != Movement::kGather) {
-    write(collective.type, {collective.output, collective.output_begin, collective.output_end}, chunk, result);
+  if (std::holds_alternative<Scatter>(collective.kind)) result += static_cast<size_t>(rank_) * chunk.count;
+  const Gather* gather = collective.gather();
+  if (gather == nullptr) {
+    write(collective.type, collective.output(), chunk, result);
     return 0;
   }
-  for (size_t rank = 0; rank < collective.pieces.size(); ++rank) {
+  for (size_t rank = 0; rank < gather->receive_ranges.size(); ++rank) {
     const size_t at = host_map_.piece_of(static_cast<int>(rank)) * chunk.count;
-    write(collective.type, collective.pieces[rank], chunk, result + at);
+    write(collective.type, gather->receive_ranges[rank], chunk, result + at);
   }
   return 0;
 }

@@ -1,4 +1,4 @@
-// What a group has before its ranks can speak to each other: who they are, and a store that all of them see.
+// What a group has before its ranks can speak to each other: their numbers, and a store that all of them see.
 #pragma once
 
 #include <functional>
@@ -24,8 +24,8 @@ class Rendezvous {
 struct GroupInfo {
   int rank = 0;
   int size = 1;
-  std::string name;             // for messages
-  std::string store_host = {};  // name or address of the host of the store; empty: not known
+  std::string name;             // Used in messages.
+  std::string store_host = {};  // Name or address of the store's host; empty: not known.
 };
 
 }  // namespace switchml

@@ -26,7 +26,7 @@ class StoreExchange {
 
   /// Leaves this rank's blob.
   Status say(const std::string& topic, const Blob& blob);
-  /// Everybody's blobs in the order of ranks. A rank whose blob carries an error ends it with "rank N: ..."; ranks that
+  /// All ranks' blobs in their order. A blob that carries an error ends it with "rank N: ..."; ranks that
   /// have left none by the deadline are named, all of them.
   Result<std::vector<Blob>> hear_all(const std::string& topic, Time deadline);
   /// Names the ranks that have left none, at once; `otherwise` if all have. `waited`: how long, for the message. Where
@@ -39,12 +39,12 @@ class StoreExchange {
   /// Ends what any other rank waits for here, now or later, with "rank N: " and `why`. Not where the others know: from
   /// a blob of this rank, or because they wait as long as it did (kTimeout).
   void give_up(const Status& why);
-  /// Behind an error of all ranks. Rank 0, with whose process the store may end, waits until all others have called it
-  /// too, for `patience` at most. Where one is lost (wait_while) it waits for the rest of them, and less long.
+  /// Follows an error of all ranks. Rank 0, as the store may end with its process, waits until all others have called
+  /// it too, for `patience` at most. Where one is lost (wait_while) it waits for the rest of them, and less long.
   void part(Duration patience);
   /// An error of `failed` ends this rank's waits.
   void wait_while(std::function<Status()> failed) { failed_ = std::move(failed); }
-  /// Why waiting is of no use any more, for who waits for something else than others' words; else ok.
+  /// Why waiting is of no use any more, for a wait for something else than others' words; else ok.
   Status ended();
   /// Why it is, where that is known within a second: a dead rank may have had the store, and other ranks may have left
   /// a switch because of it. Else `why`, at the latest then.
@@ -57,24 +57,31 @@ class StoreExchange {
   Rendezvous& store_;
   const GroupInfo& group_;
   std::function<Status()> failed_;
-  bool known_ = false;  // to the others: why this rank fails
+  bool known_ = false;  // The others know why this rank fails.
 };
 
 /// For a rank that cannot take part in Session::open: the others' calls of it end with "rank N: " and `why`.
 void give_up_opening(Rendezvous& store, const GroupInfo& group, const Status& why);
 
-/// What `step` returns, or throws but for NoThread, which becomes an error. If that is one, the others are told.
+inline const Status& status_of(const Status& status) { return status; }
+template <typename T>
+const Status& status_of(const Result<T>& result) {
+  return result.status();
+}
+
+/// What `step`, a Status or a Result, returns, or throws but for NoThread, which becomes an error. If that is one, the
+/// others are told.
 template <typename Step>
 auto telling_others(StoreExchange& roll, Step&& step) -> decltype(step()) {
   try {
     auto result = step();
-    if (!result.ok()) roll.give_up(result.status());
+    if (!result.ok()) roll.give_up(status_of(result));
     return result;
   } catch (const StatusError& none) {
     roll.give_up(none.status());
     return none.status();
   } catch (const std::exception& thrown) {
-    const std::string text = thrown.what();  // of Python's exceptions, the first line says all
+    const std::string text = thrown.what();  // The first line of Python's exceptions says all.
     roll.give_up(Status(Code::kAborted, "its process ended the wait: " + text.substr(0, text.find('\n'))));
     throw;
   }

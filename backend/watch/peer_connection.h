@@ -11,11 +11,11 @@ namespace switchml {
 
 /// What ranks say to each other.
 enum class PeerWord : char {
-  kGreeting = 'G',  // rank, key and who it is; rank 0's answer has the rank only
-  kFarewell = 'F',  // this rank leaves
+  kGreeting = 'G',  // Rank, key and process; rank 0's answer has the rank only.
+  kFarewell = 'F',  // This rank leaves.
   kLoss = 'L',      // this rank has ended without a farewell; how
-  kGivenUp = 'U',   // this rank does not go on, though its process may live; why
-  kNews = 'N',      // what this rank has to say to all
+  kGivenUp = 'U',   // This rank does not go on, though its process may live; why.
+  kNews = 'N',      // A text of this rank for all.
 };
 
 struct PeerMessage {

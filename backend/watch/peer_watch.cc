@@ -26,12 +26,12 @@ namespace switchml {
 
 namespace {
 
-constexpr Duration kGreetingTime = seconds(5);  // to greet; to connect, each time that a rank tries
-constexpr Duration kEntryTime = seconds(30);    // so long a rank that is not greeted tries again
+constexpr Duration kGreetingTime = seconds(5);  // For a greeting, and for each try to connect.
+constexpr Duration kEntryTime = seconds(30);    // A rank that is not greeted tries again for so long.
 constexpr Duration kAgain = milliseconds(20);   // before it does
-constexpr size_t kStrangers = 16;               // connections that have not greeted yet, beyond the ranks expected
-constexpr Duration kRest = milliseconds(100);   // of the listener, where there is no descriptor
-constexpr int kAtOnce = 64;                     // connections that are taken before those there are are heard
+constexpr size_t kStrangers = 16;               // Connections that have not greeted yet, beyond the ranks expected.
+constexpr Duration kRest = milliseconds(100);   // The listener's, where there is no descriptor.
+constexpr int kAtOnce = 64;                     // Connections that are taken before the others are heard.
 
 std::string key_bytes(uint64_t key) { return {reinterpret_cast<const char*>(&key), sizeof key}; }
 
@@ -51,9 +51,9 @@ int milliseconds_until(Time when) {
   return static_cast<int>(std::max<decltype(left)>(0, std::min<decltype(left)>(left + 1, 60000)));
 }
 
-std::string loss_text(int rank, const std::string& who, int error, Duration patience) {
+std::string loss_text(int rank, const std::string& process, int error, Duration patience) {
   const bool silent = error != 0 && error != ECONNRESET && error != EPIPE && error != ECONNREFUSED;
-  std::string text = "rank " + std::to_string(rank) + (who.empty() ? "" : " (" + who + ")") + " is gone: ";
+  std::string text = "rank " + std::to_string(rank) + (process.empty() ? "" : " (" + process + ")") + " is gone: ";
   if (error == EBADMSG) return text + "it does not speak as a rank does";
   if (!silent) return text + "its process has ended without leaving the group";
   const auto whole = std::chrono::duration_cast<seconds>(patience).count();
@@ -68,7 +68,7 @@ std::string this_process() {
   return std::string(host).substr(0, 150) + ", process " + std::to_string(::getpid());
 }
 
-std::string text_of_death(int rank, const std::string& who) { return loss_text(rank, who, 0, {}); }
+std::string text_of_death(int rank, const std::string& process) { return loss_text(rank, process, 0, {}); }
 
 // ---- rank 0 ----
 
@@ -111,7 +111,7 @@ class PeerWatch::Server {
     std::string address;
     Time since = monotonic_now();
     int rank = -1;  // not known yet
-    std::string who;
+    std::string process;
     bool farewell = false;
   };
 
@@ -127,8 +127,9 @@ class PeerWatch::Server {
 
   static bool still_welcome(const Peer& peer) { return peer.rank >= 0 || monotonic_now() < peer.since + kGreetingTime; }
 
-  // Who does not greet gives way to newcomers, the oldest first of the address with most of them: strangers that hold
-  // connections keep no rank out, for that greets at once, and comes again where it had to give way.
+  // A connection that does not greet gives way to newcomers, the oldest first of the address with most of them:
+  // strangers that hold connections keep no rank out, for that greets at once, and comes again where it had to give
+  // way.
   void accept() {
     const size_t most = static_cast<size_t>(options_.size) + kStrangers;
     for (int i = 0; i < kAtOnce; ++i) {
@@ -174,7 +175,7 @@ class PeerWatch::Server {
         &error);
     if (open && honest) return true;
     if (peer.rank >= 0 && !peer.farewell) {
-      lose({PeerWord::kLoss, peer.rank, loss_text(peer.rank, peer.who, error, options_.patience)});
+      lose({PeerWord::kLoss, peer.rank, loss_text(peer.rank, peer.process, error, options_.patience)});
     }
     return false;
   }
@@ -187,7 +188,7 @@ class PeerWatch::Server {
       if (other.rank == message.rank) return false;
     }
     peer.rank = message.rank;
-    peer.who = message.text.substr(key.size());
+    peer.process = message.text.substr(key.size());
     peer.connection.send({PeerWord::kGreeting, 0, ""});
     for (const PeerMessage& loss : losses_) peer.connection.send(loss);
     ++greeted_;
@@ -208,7 +209,7 @@ class PeerWatch::Server {
     if (!watch_.stopped()) options_.on_loss(loss.rank, loss.text, loss.word == PeerWord::kLoss);
   }
 
-  // To all but the rank that it is about; of losses those hear, too, who come later.
+  // Tells all but the rank that it is about; ranks that come later hear of losses, too.
   void tell(const PeerMessage& message) {
     if (message.word == PeerWord::kLoss || message.word == PeerWord::kGivenUp) losses_.push_back(message);
     for (Peer& peer : peers_) {
@@ -260,7 +261,7 @@ class PeerWatch::Client {
     Fd socket = tcp_socket(family_of(server_));
     if (const int error = connect(socket); error != 0) return error;
     PeerConnection connection(std::move(socket), options_.patience);
-    connection.send({PeerWord::kGreeting, options_.rank, key_bytes(options_.key) + options_.who.substr(0, 200)});
+    connection.send({PeerWord::kGreeting, options_.rank, key_bytes(options_.key) + options_.process.substr(0, 200)});
     for (const PeerMessage& message : untold_) connection.send(message);
     return listen(connection);
   }
@@ -343,7 +344,7 @@ class PeerWatch::Client {
   PeerWatch& watch_;
   const PeerWatchOptions& options_;
   const Endpoint server_;
-  std::vector<PeerMessage> untold_;  // what rank 0 was told before it had greeted
+  std::vector<PeerMessage> untold_;  // News for rank 0 from before its greeting.
 };
 
 // ---- both ----

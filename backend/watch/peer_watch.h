@@ -22,8 +22,8 @@ namespace switchml {
 struct PeerWatchOptions {
   int rank = 0;
   int size = 1;
-  std::string who;           // "host a, process 4711": of this rank, for the others' messages; up to 200 bytes
-  uint64_t key = 0;          // of the group: strangers do not know it
+  std::string process;       // "host a, process 4711": of this rank, for the others' messages; up to 200 bytes
+  uint64_t key = 0;          // The group's: strangers do not know it.
   Duration patience{};       // a host that does not answer for so long is taken for dead; counted in whole seconds
   bool warn_unheard = true;  // log a warning where rank 0 cannot be reached
   /// A rank has ended without a farewell: "rank 2 (host a, process 4711) is gone: ...". Or it has given up (not
@@ -38,10 +38,10 @@ struct PeerWatchOptions {
   std::function<void(int rank, const std::string& text)> on_news;
 };
 
-/// For PeerWatchOptions::who.
+/// This process, as messages call it: PeerWatchOptions::process.
 std::string this_process();
-/// What on_loss is told where a process has ended; `who` may be empty.
-std::string text_of_death(int rank, const std::string& who);
+/// What on_loss is told where a process has ended; `process` may be empty.
+std::string text_of_death(int rank, const std::string& process);
 
 /// Thread-safe; has a thread of its own.
 class PeerWatch {

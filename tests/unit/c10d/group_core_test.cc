@@ -7,37 +7,32 @@
 #include <thread>
 
 #include "base/interruption.h"
+#include "client/switches.h"
 #include "fixture.h"
+#include "session/session.h"
+#include "store/map_store.h"
 
 namespace switchml {
 namespace {
 
 GroupInfo info() { return {1, 4, "default_pg"}; }
 
-/// A session that can do nothing but compare.
-class ComparingSession final : public Session {
+/// A store that counts what is posted for comparison.
+class CountingStore : public MapStore {
  public:
-  Engine& engine() override { throw std::logic_error("no engine here"); }
-  SessionParameters parameters() const override { throw std::logic_error("no parameters here"); }
-  const SwitchServer* embedded() const override { return nullptr; }
-  void await_others() override {}
-  bool without_switch() const override { return false; }
-  std::string precision() const override { return "integer"; }
-  std::string switch_names() const override { return ""; }
-  bool can(ReduceOp op, ElementType type) const override { return integer_can(op, type); }
-  bool can_move() const override { return false; }
-  bool can_exchange() const override { return false; }
-  std::string transport() const override { return "udp"; }
-  void give_up(const std::string& why) override { given_up = why; }
-  void when_rank_is_lost(std::function<void(const Status&)>) override {}
-  std::map<int, std::string> gone_ranks() const override { return gone; }
-  std::string compare_calls(const std::string& mine) override {
-    return "comparison " + std::to_string(++comparisons) + " of " + mine;
+  Status set(const std::string& key, const std::string& value) override {
+    if (key.rfind("switchml/call/", 0) == 0) ++comparisons;
+    return MapStore::set(key, value);
   }
   std::atomic<int> comparisons{0};
-  std::string given_up;
-  std::map<int, std::string> gone;
 };
+
+/// A session of one rank, at a switch of its own.
+std::shared_ptr<Session> session_alone(Rendezvous& store) {
+  auto session = Session::open(quick_config(), {0, 1, "alone"}, store, monotonic_now() + seconds(60));
+  EXPECT_TRUE(session.ok()) << session.status().to_string();
+  return std::move(session.value());
+}
 
 TEST(GroupCore, NamesACallForMessages) {
   const GroupCore core(info());
@@ -69,7 +64,8 @@ TEST(GroupCore, HandsItsSessionOutWhenItCloses) {
   EXPECT_TRUE(core.closed().ok());
   EXPECT_EQ(core.session(), nullptr);
   EXPECT_EQ(core.engine_way(), Way::kLocal);
-  const auto session = std::make_shared<ComparingSession>();
+  MapStore store;
+  const auto session = session_alone(store);
   core.set_session(session);
   EXPECT_EQ(core.session(), session);
   EXPECT_EQ(core.engine_way(), Way::kSwitch);
@@ -84,8 +80,10 @@ TEST(GroupCore, WhoIsGoneFromOneGroupIsGoneFromOthersOfTheWorld) {
   const int world = 0;
   const int another = 0;
   GroupCore all({0, 4, "default"}, {}, &world);
-  const auto session = std::make_shared<ComparingSession>();
-  session->gone = {{1, "rank 1 (h, process 7) is gone: killed"}, {3, "rank 3 (h, process 9) is gone: killed"}};
+  MapStore store;
+  const auto session = session_alone(store);
+  session->membership().note_gone(1, "rank 1 (h, process 7) is gone: killed");
+  session->membership().note_gone(3, "rank 3 (h, process 9) is gone: killed");
   const GroupCore part({0, 3, "part"}, {0, 2, 3}, &world);
   EXPECT_TRUE(part.gone_from(all).ok()) << "without a session nothing is known";
   all.set_session(session);
@@ -135,23 +133,25 @@ TEST(GroupCore, HasLandedWhenEverythingHas) {
 
 TEST(GroupCore, ComparesCallsOnce) {
   GroupCore core(info());
-  const auto session = std::make_shared<ComparingSession>();
-  core.set_session(session);
-  on_each_rank(4, [&](int) { EXPECT_EQ(core.compare_calls("mine"), "comparison 1 of mine"); });
-  EXPECT_EQ(core.compare_calls("another"), "comparison 1 of mine");
-  EXPECT_EQ(session->comparisons.load(), 1);
+  CountingStore store;
+  core.set_session(session_alone(store));
+  on_each_rank(4, [&](int) { EXPECT_EQ(core.compare_calls("mine"), "rank 0 called mine"); });
+  EXPECT_EQ(core.compare_calls("another"), "rank 0 called mine");
+  EXPECT_EQ(store.comparisons.load(), 1);
 }
 
 TEST(GroupCore, AnInterruptionEndsTheSession) {
   GroupCore core(info());
-  const auto session = std::make_shared<ComparingSession>();
+  MapStore store;
+  const auto session = session_alone(store);
   core.set_session(session);
   core.let_signals_in("barrier");
-  EXPECT_EQ(session->given_up, "");
+  EXPECT_TRUE(session->engine().status().ok());
   set_interruption_check([] { throw std::runtime_error("Ctrl-C"); });
   EXPECT_EQ(thrown_by([&] { core.let_signals_in("barrier"); }), "Ctrl-C");
   set_interruption_check(nullptr);
-  EXPECT_EQ(session->given_up, "a signal ended its wait for barrier");
+  const std::string why = session->engine().status().message();
+  EXPECT_NE(why.find("gave up: a signal ended its wait for barrier"), std::string::npos) << why;
 }
 
 TEST(GroupCore, HasNothingToCompareWithoutASession) {

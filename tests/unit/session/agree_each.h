@@ -58,7 +58,7 @@ inline void add_on_hosts(const std::string& hosts, const Config& config, const s
     PlacedStore placed(store, rank, hosts[static_cast<size_t>(rank)]);
     auto session = Session::open(config, {rank, size, "group t"}, placed, monotonic_now() + seconds(60));
     ASSERT_TRUE(session.ok()) << session.status().to_string();
-    EXPECT_EQ(session.value()->transport(), transport);
+    EXPECT_EQ(session.value()->abilities().transport, transport);
     for (const size_t count : {size_t{0}, size_t{1}, size_t{1000}, size_t{100001}, size_t{3000000}}) {
       std::vector<float> values(count);
       for (size_t i = 0; i < count; ++i) values[i] = static_cast<float>(i % 1000 + static_cast<size_t>(rank));
@@ -102,12 +102,12 @@ inline void expect_carrier(const Outcome& outcome, Carrier carrier) {
   const bool packets = carrier == Carrier::kPackets;
   for (const auto& rank : outcome.ranks) {
     ASSERT_TRUE(rank.ok()) << rank.status().to_string();
-    for (const SessionParameters& session : rank->sessions()) {
+    for (const SessionParameters& session : rank->sessions) {
       EXPECT_EQ(session.switch_endpoint.carrier, carrier);
       EXPECT_EQ(session.payload_bytes, packets ? 1408U : kMaxPayloadBytes);
       EXPECT_EQ(session.least_chunk_bytes > 0, !packets);
     }
-    EXPECT_EQ(rank->transports.size(), rank->sessions().size());
+    EXPECT_EQ(rank->transports.size(), rank->sessions.size());
     EXPECT_STREQ(rank->transports[0]->name(), packets ? "udp" : carrier == Carrier::kTcp ? "tcp" : "rdma");
     if (rank->embedded == nullptr) continue;
     const SwitchCounters counters = rank->embedded->counters();

@@ -3,7 +3,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <functional>
+#include <utility>
+
 #include "base/config.h"
+#include "socket/address.h"
 
 namespace switchml {
 namespace {
@@ -51,6 +55,23 @@ TEST(Hello, TheFirstRankThatDiffersIsNamedWithBothValues) {
                     HasSubstr("must be the same on all ranks")));
 }
 
+TEST(Hello, SettingsThatDifferAreNamed) {
+  const std::pair<std::function<void(Config*)>, const char*> cases[] = {
+      {[](Config* c) { c->shards = 2; }, "rank 1 has SWITCHML_SHARDS \"2\" but rank 0 has \"1\""},
+      {[](Config* c) { c->payload_bytes = 256; }, "rank 1 has SWITCHML_PAYLOAD \"256\" but rank 0 has none"},
+      {[](Config* c) { c->switch_address = "1.2.3.4:5"; },
+       "rank 1 has SWITCHML_SWITCH \"1.2.3.4:5\" but rank 0 has none (the default)"},
+      {[](Config* c) { c->transport = "shm"; }, "rank 1 has SWITCHML_TRANSPORT \"shm\" but rank 0 has \"auto\""},
+      {[](Config* c) { c->precision = Precision::kInteger; },
+       "rank 1 has SWITCHML_PRECISION \"integer\" but rank 0 has \"auto\""},
+  };
+  for (const auto& [change, part] : cases) {
+    Config other;
+    change(&other);
+    EXPECT_THAT(compare_hellos(hellos_of({Config(), other})).message(), HasSubstr(part));
+  }
+}
+
 TEST(Hello, GroupsOfOtherSizesDiffer) {
   auto hellos = hellos_of({Config(), Config()});
   hellos[1].set("size", 3);
@@ -75,6 +96,37 @@ TEST(Hello, WhatThisProcessCannotDoIsRefused) {
   hello = hello_of(config, {0, 2, "g"});
   EXPECT_FALSE(hello.ok());
   EXPECT_THAT(hello.status().message(), HasSubstr("no-such-interface0"));
+}
+
+TEST(Roster, HasWhatRank0KnowsOfTheRanks) {
+  Config faulty;
+  faulty.faults = "seed=1";
+  auto hellos = hellos_of({Config(), Config(), faulty});
+  for (size_t rank = 0; rank < 3; ++rank) hellos[rank].set("processors", hellos[0].text("processors"));
+  const auto near = read_hellos(Config(), hellos);
+  ASSERT_TRUE(near.ok()) << near.status().to_string();
+  EXPECT_TRUE(near->one_host() && near->faults);
+  EXPECT_TRUE(near->addresses.ok());
+  hellos[2].set("host", "elsewhere");
+  for (size_t rank = 0; rank < 3; ++rank) hellos[rank].set("candidates", rank < 2 ? "10.0.0.1" : "10.0.0.2");
+  const auto far = read_hellos(Config(), hellos);
+  ASSERT_TRUE(far.ok()) << far.status().to_string();
+  EXPECT_EQ(far->layout.hosts(), 2);
+  ASSERT_TRUE(far->addresses.ok()) << far->addresses.status().to_string();
+  EXPECT_EQ(to_literal(far->addresses.value()[1]), "10.0.0.2");
+  Blob blob;
+  far->write_neighbours({1, 1, 1}, &blob);
+  EXPECT_EQ(read_neighbours(blob, 1).index, 1);
+  EXPECT_EQ(read_neighbours(blob, 1).count, 2);
+  EXPECT_EQ(read_neighbours(blob, 2).count, 1);
+}
+
+TEST(Roster, OfHostsThatCannotShareMemoryIsRefused) {
+  Config shm;
+  shm.transport = "shm";
+  auto hellos = hellos_of({shm, shm});
+  hellos[1].set("host", "elsewhere");
+  EXPECT_THAT(read_hellos(shm, hellos).status().message(), HasSubstr("rank 1 is on another host"));
 }
 
 }  // namespace

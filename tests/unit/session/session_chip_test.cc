@@ -29,7 +29,7 @@ class SessionAtAChip : public ::testing::Test {
       auto session =
           Session::open(config, {rank, size, "group t"}, store, monotonic_now() + seconds(60), borrowed(controller));
       ASSERT_TRUE(session.ok()) << session.status().to_string();
-      EXPECT_EQ(session.value()->transport(), "rdma");
+      EXPECT_EQ(session.value()->abilities().transport, "rdma");
       int round = 0;
       for (const size_t count : kCounts) {
         std::vector<float> values(count);

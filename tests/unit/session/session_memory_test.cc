@@ -98,11 +98,11 @@ TEST_F(SessionInMemory, SaysWhatItIs) {
   ASSERT_EQ(sessions.size(), 3U);
   for (size_t rank = 0; rank < sessions.size(); ++rank) {
     Session& session = *sessions[rank];
-    EXPECT_EQ(session.transport(), "shm");
+    EXPECT_EQ(session.abilities().transport, "shm");
     EXPECT_EQ(session.embedded(), nullptr);
     EXPECT_FALSE(session.without_switch());
-    EXPECT_TRUE(session.can(ReduceOp::kProduct, ElementType::kFloat64));
-    EXPECT_FALSE(session.can(ReduceOp::kXor, ElementType::kFloat32));
+    EXPECT_TRUE(session.abilities().can(ReduceOp::kProduct, ElementType::kFloat64));
+    EXPECT_FALSE(session.abilities().can(ReduceOp::kXor, ElementType::kFloat32));
     EXPECT_EQ(session.parameters().worker, static_cast<int>(rank));
     EXPECT_EQ(session.parameters().workers, 3);
     EXPECT_EQ(session.engine().shards(), 3) << "small tensors and messages have one of their own each";
@@ -124,7 +124,7 @@ TEST_F(SessionInMemory, GivesTheMaximaThatASwitchGives) {
     each_rank(3, [&](int rank) {
       const auto r = static_cast<size_t>(rank);
       ASSERT_NE(sessions[r], nullptr);
-      EXPECT_EQ(sessions[r]->transport(), config.transport == "auto" ? "shm" : "udp");
+      EXPECT_EQ(sessions[r]->abilities().transport, config.transport == "auto" ? "shm" : "udp");
       Collective largest = in_place(&values[r], ElementType::kFloat32);
       largest.op = ReduceOp::kMax;
       const Status status = submit(*sessions[r], std::move(largest)).get();
@@ -232,7 +232,7 @@ TEST_F(SessionInMemory, NeverFallsBack) {
   config.failure_timeout = seconds(120);
   Sessions sessions = open(3, config);
   ASSERT_EQ(sessions.size(), 3U);
-  EXPECT_EQ(sessions[1]->transport(), "shm");
+  EXPECT_EQ(sessions[1]->abilities().transport, "shm");
   expect_reduced<float>(sessions, ElementType::kFloat32, ReduceOp::kSum, 100000);
   const Time begin = monotonic_now();
   for (int i = 0; i < 2; ++i) sessions[0]->await_others();
@@ -313,7 +313,7 @@ TEST(SessionOfProcesses, AProcessThatEndsIsToldAndFailsWhatIsUnderWay) {
   });
   for (size_t rank = 0; rank < 2; ++rank) {
     ASSERT_NE(sessions[rank], nullptr);
-    EXPECT_EQ(sessions[rank]->transport(), "shm");
+    EXPECT_EQ(sessions[rank]->abilities().transport, "shm");
     pending.push_back(submit(*sessions[rank], in_place(&values[rank], ElementType::kFloat32)));
   }
   std::this_thread::sleep_for(milliseconds(300));

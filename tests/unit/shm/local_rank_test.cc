@@ -54,8 +54,8 @@ Side random_side(size_t count, std::mt19937_64& random) {
   side.output.assign(end - side.begin + 2, kGuard);
   side.call.type = ElementType::kInt32;
   side.call.count = count;
-  side.call.output_begin = side.begin;
-  side.call.output_end = end;
+  side.call.operands()->output.begin = side.begin;
+  side.call.operands()->output.end = end;
   return side;
 }
 
@@ -102,8 +102,8 @@ class Program {
     size_t& called = called_[static_cast<size_t>(rank)];
     if (called == calls_.size()) return;
     Side& side = calls_[called++][static_cast<size_t>(rank)];
-    side.call.input = side.input.data();
-    side.call.output = side.output.data() + 1;
+    side.call.operands()->input = side.input.data();
+    side.call.operands()->output.data = side.output.data() + 1;
     team_.submit(rank, side.call);
   }
 
@@ -139,8 +139,8 @@ TEST(LocalRank, EveryOperationOfEveryTypeHasTheBitsOfTheSwitch) {
         const Bytes expected = testing::by_definition({op, type, 3}, tensors, n);
         for (int rank = 0; rank < 3; ++rank) {
           Collective c = in_place(op, type, tensors[static_cast<size_t>(rank)]);
-          c.count = c.output_end = n;
-          c.divisor = 3;
+          c.count = c.operands()->output.end = n;
+          c.operands()->divisor = 3;
           team.submit(rank, c);
         }
         ASSERT_TRUE(team.run());
@@ -166,9 +166,9 @@ TEST(LocalRank, ALargePartOfAResult) {
   std::vector<Outcomes> outcomes;
   for (size_t rank = 0; rank < 2; ++rank) {
     Collective c = sum_of(inputs[rank]);
-    c.output = outputs[rank].data() + 1 + rank;
-    c.output_begin = 1000;
-    c.output_end = n - 3;
+    c.operands()->output.data = outputs[rank].data() + 1 + rank;
+    c.operands()->output.begin = 1000;
+    c.operands()->output.end = n - 3;
     outcomes.push_back(team.submit(static_cast<int>(rank), c));
   }
   ASSERT_TRUE(team.run());
@@ -337,14 +337,14 @@ TEST(LocalRank, WhatRanksDisagreeAboutIsFoundOnAllOfThem) {
       [](Collective* c) { c->type = ElementType::kFloat32; },
       [](Collective* c) {
         c->type = ElementType::kInt64;
-        c->count = c->output_end = 250;
+        c->count = c->operands()->output.end = 250;
       },
-      [](Collective* c) { c->count = c->output_end = 499; },
-      [](Collective* c) { c->count = c->output_end = 320; },  // whole chunks, which are all the same
-      [](Collective* c) { c->count = c->output_end = 1; },
+      [](Collective* c) { c->count = c->operands()->output.end = 499; },
+      [](Collective* c) { c->count = c->operands()->output.end = 320; },  // whole chunks, which are all the same
+      [](Collective* c) { c->count = c->operands()->output.end = 1; },
       [](Collective* c) { c->title = "reduce"; },
       [](Collective* c) { c->tag = 1; },
-      [](Collective* c) { c->divisor = 3; },
+      [](Collective* c) { c->operands()->divisor = 3; },
       [](Collective* c) { *c = barrier(); },
   };
   for (size_t d = 0; d < differences.size(); ++d) {

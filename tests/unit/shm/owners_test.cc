@@ -129,10 +129,10 @@ class FakeUplink final : public Engine {
   void finish(size_t i, const Status& status = {}) {
     const Collective chunk = std::move(chunks[i]);
     chunks.erase(chunks.begin() + static_cast<std::ptrdiff_t>(i));
-    auto* out = static_cast<int32_t*>(chunk.output);
+    auto* out = static_cast<int32_t*>(chunk.operands()->output.data);
     for (size_t e = 0; status.ok() && e < chunk.count; ++e) {
       out[e] = theirs;
-      for (const void* input : chunk.inputs) out[e] += static_cast<const int32_t*>(input)[e];
+      for (const void* input : chunk.operands()->inputs) out[e] += static_cast<const int32_t*>(input)[e];
     }
     chunk.done(status);
   }
@@ -240,9 +240,9 @@ TEST(MemberWithUplink, OwnersTakeTurns) {  // [HOST-9]
   const auto firsts = [&](size_t owner) {
     Ints found;
     for (const Collective& chunk : host.uplinks[owner].chunks) {
-      found.push_back(static_cast<const int32_t*>(chunk.inputs[0])[0]);
-      EXPECT_EQ(chunk.inputs.size(), 3U);
-      EXPECT_EQ(chunk.part_of, 4 * kPerChunk + 1);
+      found.push_back(static_cast<const int32_t*>(chunk.operands()->inputs[0])[0]);
+      EXPECT_EQ(chunk.operands()->inputs.size(), 3U);
+      EXPECT_EQ(chunk.total_count, 4 * kPerChunk + 1);
       EXPECT_EQ(chunk.count, kPerChunk);
       EXPECT_EQ(describe(chunk), "all_reduce(SUM, int32, 4097 elements)");
     }
@@ -294,7 +294,7 @@ TEST(MemberWithUplink, ChunksFillExactPackets) {  // [ELANE-6]
       host.submit(rank, c);
     }
     host.run(false);
-    EXPECT_EQ(host.uplinks[0].chunks.at(0).inputs.size(), 2U);
+    EXPECT_EQ(host.uplinks[0].chunks.at(0).operands()->inputs.size(), 2U);
     return host.uplinks[0].chunks.at(0).count;
   };
   EXPECT_EQ(first_count(ElementType::kInt8, 1024), 4096U);
@@ -316,7 +316,7 @@ TEST(MemberWithUplink, WhatHasNoElementsNeedsNoRoomForAPieceOfEach) {
   FakeUplink engine;
   LocalRank local_rank(memory.board(), 0, ignore, {&engine, 1024, true, HostMap(ranks, 1)});
   Collective gathering;
-  gathering.movement = Movement::kGather;
+  gathering.kind = Gather();
   gathering.type = ElementType::kUInt8;
   const Outcomes empty = testing::record_into(&gathering);
   local_rank.submit(gathering);

@@ -53,7 +53,7 @@ PeerWatchOptions options_of(int rank, int size, Losses* losses) {
   PeerWatchOptions options;
   options.rank = rank;
   options.size = size;
-  options.who = "host h, process " + std::to_string(100 + rank);
+  options.process = "host h, process " + std::to_string(100 + rank);
   options.key = 4711;
   options.patience = seconds(5);
   options.on_loss = losses->recorder();

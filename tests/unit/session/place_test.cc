@@ -1,11 +1,10 @@
-#include "session/place_agreement.h"
+#include "session/place.h"
 
 #include <gtest/gtest.h>
 
 #include "agree_each.h"
 #include "base/processors.h"
 #include "client/control_client.h"
-#include "client/fake_controller.h"
 #include "client/switch_entry.h"
 #include "session/shared_memory.h"
 #include "shm/board.h"
@@ -14,7 +13,7 @@
 namespace switchml {
 namespace {
 
-TEST(PlaceAgreement, AWrongAddressIsNamedOnAll) {
+TEST(Place, AWrongAddressIsNamedOnAll) {
   MapStore store;
   Config config = quick_config(seconds(1));
   config.switch_address = to_string(closed_port());
@@ -25,7 +24,7 @@ TEST(PlaceAgreement, AWrongAddressIsNamedOnAll) {
   EXPECT_TRUE(contains(status, "switchml-switchd")) << status.message();
 }
 
-TEST(PlaceAgreement, AnImpossibleAddressIsRefusedOnAll) {
+TEST(Place, AnImpossibleAddressIsRefusedOnAll) {
   MapStore store;
   Config config = quick_config();
   config.switch_address = "10.0.0.1:notaport";
@@ -35,38 +34,7 @@ TEST(PlaceAgreement, AnImpossibleAddressIsRefusedOnAll) {
   EXPECT_TRUE(contains(status, "SWITCHML_SWITCH=\"10.0.0.1:notaport\"")) << status.message();
 }
 
-TEST(PlaceAgreement, SettingsThatDifferAreNamedOnAll) {
-  struct Case {
-    std::function<void(Config*)> change;
-    const char* part;
-  };
-  const Case cases[] = {
-      {[](Config* c) { c->shards = 2; }, "rank 1 has SWITCHML_SHARDS \"2\" but rank 0 has \"1\""},
-      {[](Config* c) { c->payload_bytes = 256; }, "rank 1 has SWITCHML_PAYLOAD \"256\" but rank 0 has none"},
-      {[](Config* c) { c->slots = 8; }, "rank 1 has SWITCHML_SLOTS \"8\""},
-      {[](Config* c) { c->switch_address = "1.2.3.4:5"; },
-       "rank 1 has SWITCHML_SWITCH \"1.2.3.4:5\" but rank 0 has none (the default)"},
-      {[](Config* c) { c->transport = "auto"; }, "rank 1 has SWITCHML_TRANSPORT \"auto\" but rank 0 has \"udp\""},
-      {[](Config* c) { c->transport = "shm"; }, "rank 1 has SWITCHML_TRANSPORT \"shm\" but rank 0 has \"udp\""},
-      {[](Config* c) { c->precision = Precision::kInteger; },
-       "rank 1 has SWITCHML_PRECISION \"integer\" but rank 0 has \"auto\""},
-  };
-  for (const Case& c : cases) {
-    MapStore store;
-    const Status status = common_failure(agree_all(
-        2,
-        [&c](int rank) {
-          Config config = quick_config();
-          if (rank == 1) c.change(&config);
-          return config;
-        },
-        store));
-    EXPECT_EQ(status.code(), Code::kMismatch);
-    EXPECT_TRUE(contains(status, c.part)) << status.message();
-  }
-}
-
-TEST(PlaceAgreement, OtherVersionsAreNamed) {
+TEST(Place, OtherVersionsAreNamed) {
   Status status = common_failure(agree_altered(2, quick_config(), other_hello("protocol", "9")));
   EXPECT_EQ(status.code(), Code::kMismatch);
   const std::string ours = "rank 0 has \"" + std::to_string(wire::kVersion) + "\"";
@@ -76,7 +44,7 @@ TEST(PlaceAgreement, OtherVersionsAreNamed) {
   EXPECT_TRUE(contains(status, "rank 1 has switchml version \"99.0\"")) << status.message();
 }
 
-TEST(PlaceAgreement, ALoopbackSwitchCannotServeSeveralHosts) {
+TEST(Place, ALoopbackSwitchCannotServeSeveralHosts) {
   Config config = quick_config();
   config.switch_address = "127.0.0.1:5";
   const Status status = common_failure(agree_altered(2, config, other_hello("host", "another host")));
@@ -109,7 +77,7 @@ bool may_spin_on(const std::vector<int>& processors, const Config& config) {
   return spinning > 0;
 }
 
-TEST(PlaceAgreement, RanksBusyPollIfTheyHaveAProcessorEachWhateverTheirMasks) {
+TEST(Place, RanksBusyPollIfTheyHaveAProcessorEachWhateverTheirMasks) {
   const ProcessorShare own = own_processors();
   const int first = own.allowed.front();
   const int last = own.allowed.back();
@@ -140,16 +108,16 @@ void expect_memory(const Outcome& outcome, int size) {
     EXPECT_EQ(rank.memory->fd(), -1) << "rank " << i << " keeps a descriptor that nobody needs";
     EXPECT_TRUE(rank.transports.empty());
     EXPECT_EQ(rank.embedded, nullptr);
-    EXPECT_EQ(rank.parameters.worker, i);
-    EXPECT_EQ(rank.parameters.workers, size);
-    EXPECT_EQ(rank.parameters.shards, 1);
-    EXPECT_EQ(rank.parameters.slots, shm::shape_for(size).slots);
-    EXPECT_EQ(rank.parameters.payload_bytes, shm::shape_for(size).chunk_bytes);
-    EXPECT_EQ(rank.parameters.switch_name, "memory of this host");
-    EXPECT_EQ(rank.watch_listener.valid(), i == 0);
-    EXPECT_EQ(rank.watch_key, zero.watch_key);
+    EXPECT_EQ(rank.sessions[0].worker, i);
+    EXPECT_EQ(rank.sessions[0].workers, size);
+    EXPECT_EQ(rank.sessions[0].shards, 1);
+    EXPECT_EQ(rank.sessions[0].slots, shm::shape_for(size).slots);
+    EXPECT_EQ(rank.sessions[0].payload_bytes, shm::shape_for(size).chunk_bytes);
+    EXPECT_EQ(rank.sessions[0].switch_name, "memory of this host");
+    EXPECT_EQ(rank.watch_meeting.listener.valid(), i == 0);
+    EXPECT_EQ(rank.watch_meeting.key, zero.watch_meeting.key);
     if (i > 0) {
-      EXPECT_EQ(to_string(rank.watch_address), to_string(local_endpoint(zero.watch_listener.get())));
+      EXPECT_EQ(to_string(rank.watch_meeting.address), to_string(local_endpoint(zero.watch_meeting.listener.get())));
       EXPECT_NE(rank.memory->data(), zero.memory->data()) << "a mapping of its own";
     }
   }
@@ -163,7 +131,7 @@ void expect_embedded_switch(const Outcome& outcome) {
     EXPECT_EQ(rank->memory, nullptr) << "rank " << i;
     EXPECT_EQ(rank->transports.size(), 1U) << "rank " << i;
     EXPECT_EQ(rank->embedded != nullptr, i == 0);
-    EXPECT_NE(rank->parameters.switch_name.find("embedded in rank 0"), std::string::npos);
+    EXPECT_NE(rank->sessions[0].switch_name.find("embedded in rank 0"), std::string::npos);
   }
 }
 
@@ -176,50 +144,6 @@ TEST(AgreementOnMemory, RanksOfOneHostShareIt) {
           size, [&](int) { return memory_config(transport); }, store);
       expect_memory(outcome, size);
     }
-  }
-}
-
-TEST(AgreementOnMemory, GroupsDoNotShareWithEachOther) {
-  MapStore stores[2];
-  const auto config_of = [](int) { return memory_config("auto"); };
-  const auto a = agree_all(2, config_of, stores[0]);
-  const auto b = agree_all(2, config_of, stores[1]);
-  expect_memory(a, 2);
-  ASSERT_TRUE(b.ranks[0].ok());
-  EXPECT_EQ(b.ranks[0]->memory->data()[5], 0);
-  EXPECT_NE(a.ranks[0]->watch_key, b.ranks[0]->watch_key);
-}
-
-TEST(AgreementOnMemory, ASwitchThatIsNamedIsTaken) {
-  const auto server = start_switch();
-  ASSERT_NE(server, nullptr);
-  Config config = memory_config("auto");
-  config.switch_address = to_string(server->local());
-  MapStore store;
-  const auto outcome = agree_all(
-      2, [&](int) { return config; }, store);
-  for (const auto& rank : outcome.ranks) {
-    ASSERT_TRUE(rank.ok()) << rank.status().to_string();
-    EXPECT_EQ(rank->memory, nullptr);
-    EXPECT_EQ(rank->transports.size(), 1U);
-    EXPECT_EQ(rank->parameters.switch_endpoint, server->local());
-  }
-}
-
-TEST(AgreementOnMemory, AControllerThatIsNamedIsAsked) {
-  const auto server = start_switch();
-  ASSERT_NE(server, nullptr);
-  FakeController controller;
-  controller.move_to(server->local());
-  Config config = memory_config("auto");
-  config.controller = "c:1";
-  MapStore store;
-  const auto outcome = agree_all(
-      2, [&](int) { return config; }, store, {}, borrowed(controller));
-  for (const auto& rank : outcome.ranks) {
-    ASSERT_TRUE(rank.ok()) << rank.status().to_string();
-    EXPECT_EQ(rank->memory, nullptr);
-    EXPECT_EQ(rank->parameters.switch_endpoint, server->local());
   }
 }
 
@@ -250,21 +174,13 @@ TEST(AgreementOnMemory, RanksOnSeveralHostsUseASwitch) {
     EXPECT_EQ(rank->memory, nullptr) << "rank " << i;
     EXPECT_NE(rank->embedded, nullptr) << "rank " << i << "'s host has a part";
     EXPECT_EQ(rank->transports.size(), 2U);
-    ASSERT_EQ(rank->others.size(), 1U);
-    EXPECT_NE(rank->parameters.switch_name.find("embedded in rank 0"), std::string::npos);
-    EXPECT_NE(rank->others[0].switch_name.find("embedded in rank 1"), std::string::npos);
-    EXPECT_EQ(rank->others[0].worker, static_cast<int>(i));
+    ASSERT_EQ(rank->sessions.size(), 2U);
+    EXPECT_NE(rank->sessions[0].switch_name.find("embedded in rank 0"), std::string::npos);
+    EXPECT_NE(rank->sessions[1].switch_name.find("embedded in rank 1"), std::string::npos);
+    EXPECT_EQ(rank->sessions[1].worker, static_cast<int>(i));
   }
   config.precision = Precision::kInteger;
   expect_embedded_switch(agree_altered(2, config, other_hello("host", "another host")));
-}
-
-TEST(AgreementOnMemory, RanksOnSeveralHostsCannotBeToldToShare) {
-  const Status status = common_failure(agree_altered(2, memory_config("shm"), other_hello("host", "another host")));
-  EXPECT_EQ(status.code(), Code::kInvalidArgument);
-  EXPECT_TRUE(contains(status, "SWITCHML_TRANSPORT=\"shm\"")) << status.message();
-  EXPECT_TRUE(contains(status, "rank 1 is on another host")) << status.message();
-  EXPECT_TRUE(contains(status, "use auto, udp, tcp or rdma")) << status.message();
 }
 
 /// What a rank reads of rank 0's offer so that it cannot fetch it, and what it says then.
@@ -298,21 +214,6 @@ TEST(AgreementOnMemory, WhereOneRankCannotButMustAllSayWhich) {
     EXPECT_EQ(status.code(), Code::kUnavailable);
     EXPECT_TRUE(contains(status, "rank 2: ")) << status.message();
     EXPECT_TRUE(contains(status, c.why)) << status.message();
-  }
-}
-
-TEST(AgreementOnMemory, RanksMustWantTheSame) {
-  const char* const transports[] = {"auto", "shm", "udp"};
-  for (const std::string zero : transports) {
-    for (const std::string one : transports) {
-      if (zero == one) continue;
-      MapStore store;
-      const Status status = common_failure(agree_all(
-          2, [&](int rank) { return memory_config(rank == 0 ? zero : one); }, store));
-      EXPECT_EQ(status.code(), Code::kMismatch);
-      EXPECT_TRUE(contains(status, "rank 1 has SWITCHML_TRANSPORT \"" + one + "\" but rank 0 has \"" + zero + "\""))
-          << status.message();
-    }
   }
 }
 
@@ -395,11 +296,11 @@ void expect_part_of_each_host(const Outcome& outcome, const std::string& hosts) 
     if (is_leader(hosts, rank)) leaders.push_back(&agreed);
   }
   for (size_t rank = 0; rank < hosts.size(); ++rank) {
-    const std::vector<SessionParameters> sessions = outcome.ranks[rank]->sessions();
+    const std::vector<SessionParameters> sessions = outcome.ranks[rank]->sessions;
     ASSERT_EQ(sessions.size(), leaders.size());
     for (size_t host = 0; host < sessions.size(); ++host) {
       const SessionParameters& session = sessions[host];
-      const SessionParameters of_leader = leaders[host]->sessions()[host];
+      const SessionParameters of_leader = leaders[host]->sessions[host];
       EXPECT_EQ(session.switch_endpoint, leaders[host]->embedded->local());
       EXPECT_TRUE(session.exact);
       EXPECT_EQ(session.weight, 1U);
@@ -428,24 +329,12 @@ TEST(EveryHost, HasAnAggregatorInItsFirstRank) {
       const Outcome outcome = agree_on_hosts(hosts, config_on_hosts(transport), store);
       expect_part_of_each_host(outcome, hosts);
       for (size_t rank = 0; rank < hosts.size() && outcome.ranks[rank].ok(); ++rank) {
-        const auto sessions = outcome.ranks[rank]->sessions();
+        const auto sessions = outcome.ranks[rank]->sessions;
         const bool of_hosts = std::string(transport) == "auto" && hosts != "ab";
         EXPECT_EQ(sessions[0].workers, static_cast<int>(of_hosts ? sessions.size() : hosts.size()));
         EXPECT_EQ(outcome.ranks[rank]->hosts.ranks() > 0, of_hosts);
       }
     }
-  }
-}
-
-TEST(EveryHost, NamesTheRankThatAddsAPart) {
-  MapStore store;
-  const Outcome outcome = agree_on_hosts("aab", config_on_hosts("udp"), store);
-  for (const auto& rank : outcome.ranks) {
-    ASSERT_TRUE(rank.ok()) << rank.status().to_string();
-    const auto sessions = rank->sessions();
-    ASSERT_EQ(sessions.size(), 2U);
-    EXPECT_NE(sessions[0].switch_name.find("(embedded in rank 0 of group g)"), std::string::npos);
-    EXPECT_NE(sessions[1].switch_name.find("(embedded in rank 2 of group g)"), std::string::npos);
   }
 }
 
@@ -510,8 +399,8 @@ TEST(EveryHost, ANamedSwitchNeedsNoAddressOfTheHosts) {
   const auto outcome = agree_with_host_at("127.0.0.1", config);
   for (const auto& rank : outcome.ranks) {
     ASSERT_TRUE(rank.ok()) << rank.status().to_string();
-    EXPECT_EQ(rank->parameters.own_address.size, 0);
-    EXPECT_FALSE(rank->watch_listener.valid());
+    EXPECT_EQ(rank->sessions[0].own_address.size, 0);
+    EXPECT_FALSE(rank->watch_meeting.listener.valid());
   }
 }
 

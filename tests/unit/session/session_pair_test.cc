@@ -1,7 +1,6 @@
-#include "session/paired_session.h"
-
 #include "client/fake_controller.h"
 #include "reduced.h"
+#include "session/session.h"
 
 namespace switchml {
 namespace {
@@ -119,7 +118,7 @@ TEST_P(PairOn, AFewElementsOfUnlikeSizesAreAddedExactly) {
 TEST_P(PairOn, EveryTypeAndOperationAndManyElements) {
   PairOf pair(GetParam());
   ASSERT_TRUE(pair.opens());
-  EXPECT_EQ(pair.sessions[0]->precision(), "mixed");
+  EXPECT_EQ(pair.sessions[0]->abilities().precision, "mixed");
   for (const size_t count : {size_t{1}, kFewElements, kFewElements + 1, kMany}) {
     const uint64_t before = pair.uses();
     expect_reduced<double>(pair.sessions, ElementType::kFloat64, ReduceOp::kSum, count);
@@ -128,8 +127,8 @@ TEST_P(PairOn, EveryTypeAndOperationAndManyElements) {
     expect_reduced<int32_t>(pair.sessions, ElementType::kInt32, ReduceOp::kMax, count);
     EXPECT_EQ(pair.uses() > before, count > kFewElements) << count;
   }
-  EXPECT_TRUE(pair.sessions[0]->can(ReduceOp::kProduct, ElementType::kFloat64));
-  EXPECT_TRUE(pair.sessions[0]->can(ReduceOp::kXor, ElementType::kBool));
+  EXPECT_TRUE(pair.sessions[0]->abilities().can(ReduceOp::kProduct, ElementType::kFloat64));
+  EXPECT_TRUE(pair.sessions[0]->abilities().can(ReduceOp::kXor, ElementType::kBool));
 }
 
 TEST_P(PairOn, RanksMeetWhicheverEngineTheyChose) {
@@ -204,7 +203,7 @@ TEST_P(PairOn, ARankThatGivesUpEndsCallsOfBoth) {
   }
 }
 
-TEST(PairedSession, HasAHostOfItsOwnForEachPart) {
+TEST(SessionPair, HasAHostOfItsOwnForEachPart) {
   PairOf pair("ab");
   ASSERT_TRUE(pair.opens());
   for (const auto& session : pair.sessions) {
@@ -213,18 +212,18 @@ TEST(PairedSession, HasAHostOfItsOwnForEachPart) {
   }
 }
 
-TEST(PairedSession, IntegersAloneDoWithoutIt) {
+TEST(SessionPair, IntegersAloneDoWithoutIt) {
   Config config = preset_config();
   config.precision = Precision::kInteger;
   PairOf pair("ab", config);
   ASSERT_TRUE(pair.opens());
   for (const auto& session : pair.sessions) {
     EXPECT_EQ(session->embedded(), nullptr);
-    EXPECT_FALSE(session->can(ReduceOp::kProduct, ElementType::kFloat32));
+    EXPECT_FALSE(session->abilities().can(ReduceOp::kProduct, ElementType::kFloat32));
   }
 }
 
-TEST(PairedSession, WantsASwitchThatIsNamed) {
+TEST(SessionPair, WantsASwitchThatIsNamed) {
   Config config;
   EXPECT_FALSE(wants_pair(config));
   config.switch_address = "s:1";
@@ -236,7 +235,7 @@ TEST(PairedSession, WantsASwitchThatIsNamed) {
   EXPECT_TRUE(wants_pair(config));
 }
 
-TEST(PairedSession, HostsThatCannotAddFailTheOpeningOfAllRanks) {
+TEST(SessionPair, HostsThatCannotAddFailTheOpeningOfAllRanks) {
   PairOf pair("ab");
   const auto outcomes = pair.open("exact/switchml/aggregator/0", [](Blob* blob) { blob->set("address", "nowhere"); });
   for (const Status& outcome : outcomes) {
@@ -246,7 +245,7 @@ TEST(PairedSession, HostsThatCannotAddFailTheOpeningOfAllRanks) {
   }
 }
 
-TEST(PairedSession, ARankWhoseFirstSessionFailsEndsTheSecondOpening) {
+TEST(SessionPair, ARankWhoseFirstSessionFailsEndsTheSecondOpening) {
   PairOf pair("ab");
   pair.torn_for_rank_1 = "switchml/open/0";
   const auto outcomes = pair.open();
@@ -254,7 +253,7 @@ TEST(PairedSession, ARankWhoseFirstSessionFailsEndsTheSecondOpening) {
   EXPECT_TRUE(contains(outcomes[0], "rank 1: the store of group p cannot be read")) << outcomes[0].to_string();
 }
 
-TEST(PairedSession, ASwitchThatIsLostTakesNothingWithIt) {
+TEST(SessionPair, ASwitchThatIsLostTakesNothingWithIt) {
   Config config = preset_config(seconds(20));
   config.fallback = true;
   config.failure_timeout = seconds(1);

@@ -1,0 +1,99 @@
+// What a rank works with once all have agreed: its part in sessions with the group's switches, or in memory that ranks
+// share, and the engine that uses them.
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "base/config.h"
+#include "engine/engine.h"
+#include "failover/share_failovers.h"
+#include "session/abilities.h"
+#include "session/agreement.h"
+#include "session/membership.h"
+#include "shm/arena.h"
+#include "shm/messages.h"
+
+namespace switchml {
+
+struct AttachmentOptions {
+  std::shared_ptr<ControllerClient> controller;
+  /// Why the opening is of no use any more, or ok. Null: never.
+  std::function<Status()> ended;
+  /// A switch that is asked and says nothing for so long is taken for dead.
+  Duration switch_patience{};
+  /// Another attachment of the group has the ranks watched already.
+  bool watched = false;
+  /// Told when the engine gives up, from one of its threads, or from the one that ends it.
+  std::function<void(const Status&)> on_failure;
+};
+
+/// How messages call the switches of these sessions, with ", " between them.
+std::string names_of(const std::vector<SessionParameters>& sessions);
+
+class Attachment {
+ public:
+  /// As Session::open; the size and rank of the group are right. Borrows the membership and the store.
+  static Result<std::unique_ptr<Attachment>> open(const Config& config, Membership& membership, Rendezvous& store,
+                                                  Time deadline, AttachmentOptions options);
+  /// Leaves the sessions and stops the engine, then the embedded switch: not before the other ranks have left that (at
+  /// most kLingerTime), unless a rank is lost, with which no result is waited for and which would never leave.
+  ~Attachment();
+  Attachment(const Attachment&) = delete;
+  Attachment& operator=(const Attachment&) = delete;
+
+  Engine& engine() const { return *engine_; }
+  Abilities abilities() const;
+  /// With the switches that the group has, or had last.
+  std::vector<SessionParameters> sessions() const;
+  bool without_switch() const;
+  const SwitchServer* embedded() const { return embedded_.get(); }
+  std::shared_ptr<shm::Arena> arena() const { return arena_; }
+  std::shared_ptr<shm::Messages> messages() const { return messages_; }
+
+  /// Session::await_others.
+  void await_others();
+  /// Ranks that share memory with this one are told so.
+  void give_up(const Status& why);
+
+ private:
+  void stop_failover();
+  Attachment(Agreed* agreed, Membership& membership, Rendezvous& store, bool watches);
+  void start(Agreed* agreed, const EngineOptions& options, const Config& config);
+  void watch_ranks(WatchMeeting meeting, Duration patience);
+  std::unique_ptr<Engine> memory_engine(Transports* transports, const EngineOptions& options);
+  std::unique_ptr<Engine> switch_engine(Agreed* agreed, EngineOptions options, const Config& config);
+  void open_arena(const Agreed& agreed, const Config& config);
+  FailoverOptions failover_options(const Config& config, const Agreed& agreed);
+  void to_failover(const std::function<void(ShareFailovers&)>& tell);
+  void give_up_for_host(const Status& status);
+  void fail(const Status& why);
+  bool in_memory() const { return memory_ != nullptr && hosts_.ranks() == 0; }
+  bool adds_exactly() const { return in_memory() || sessions_.front().exact; }
+  shm::BoardShape board_shape() const;
+  int local_index() const;
+  shm::Board board() const { return {board_shape(), memory_->data()}; }
+
+  std::vector<SessionParameters> sessions_;  // As they were agreed; after a failover's end: as it left them.
+  Membership& membership_;
+  Rendezvous& store_;
+  const bool watches_;  // The membership is this attachment's to watch over.
+  std::unique_ptr<SwitchServer> embedded_;
+  const std::shared_ptr<shm::Segment> memory_;  // Of this host's ranks, or null.
+  std::shared_ptr<shm::Arena> arena_;           // In it, or for a card, or null.
+  std::shared_ptr<shm::Messages> messages_;     // In it, or null.
+  const HostLayout hosts_;                      // The switch's workers, where those are hosts; else of no ranks.
+  std::atomic<bool> heard_{false};              // Why the group ends came from another rank, and so all ranks hear it.
+  std::mutex farewell_mutex_;
+  std::thread farewell_;  // Of a host that gives up: once.
+  std::unique_ptr<Engine> engine_;
+  mutable std::mutex failover_mutex_;
+  std::unique_ptr<ShareFailovers> failover_;
+};
+
+}  // namespace switchml

@@ -1,0 +1,112 @@
+#include "session/membership.h"
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "session/call_comparison.h"
+#include "store/store_exchange.h"
+
+namespace switchml {
+
+namespace {
+
+constexpr Duration kCompareTime = milliseconds(980);
+constexpr Duration kCompareWait = milliseconds(700);
+constexpr Duration kCompareGlance = milliseconds(10);
+constexpr size_t kMostNews = 255;
+
+}  // namespace
+
+void Membership::watch(WatchMeeting meeting, Duration patience, Handlers handlers) {
+  handlers_ = std::move(handlers);
+  PeerWatchOptions options;
+  options.rank = group_.rank;
+  options.size = group_.size;
+  options.process = this_process();
+  options.key = meeting.key;
+  options.patience = patience;
+  options.on_loss = [this](int rank, const std::string& text, bool gone) {
+    if (gone) note_gone(rank, text);
+    lose(Status(Code::kUnavailable, text));
+  };
+  options.on_news = handlers_.on_news;
+  options.on_leave = handlers_.on_leave;
+  options.rank_0_left = handlers_.rank_0_left;
+  const std::lock_guard<std::mutex> lock(watch_mutex_);
+  if (meeting.listener.valid()) {
+    watch_ = std::make_unique<PeerWatch>(options, std::move(meeting.listener));
+  } else if (meeting.address.size != 0) {
+    watch_ = std::make_unique<PeerWatch>(options, meeting.address);
+  }
+}
+
+void Membership::leave() {
+  std::unique_ptr<PeerWatch> ended;  // Outlives the lock: the watch's thread may wait for that.
+  const std::lock_guard<std::mutex> lock(watch_mutex_);
+  ended.swap(watch_);
+}
+
+bool Membership::awaits_ranks() const {
+  const std::lock_guard<std::mutex> lock(watch_mutex_);
+  return group_.rank == 0 && watch_ && watch_->connected() < group_.size - 1;
+}
+
+void Membership::tell(const std::string& text) {
+  const std::lock_guard<std::mutex> lock(watch_mutex_);
+  if (watch_) watch_->tell(text.substr(0, kMostNews));
+}
+
+void Membership::give_up(const std::string& text) {
+  const std::lock_guard<std::mutex> lock(watch_mutex_);
+  if (watch_) watch_->give_up(text.substr(0, kMostNews));
+}
+
+void Membership::note_gone(int rank, const std::string& how) {
+  const std::lock_guard<std::mutex> lock(loss_mutex_);
+  gone_.emplace(rank, how);
+}
+
+void Membership::lose(const Status& why) {
+  if (handlers_.on_loss) handlers_.on_loss(why);
+  const std::lock_guard<std::mutex> lock(loss_mutex_);
+  if (!loss_.ok()) return;
+  loss_ = why;
+  if (callback_) callback_(why);
+}
+
+bool Membership::has_loss() const {
+  const std::lock_guard<std::mutex> lock(loss_mutex_);
+  return !loss_.ok();
+}
+
+void Membership::when_lost(std::function<void(const Status&)> callback) {
+  const std::lock_guard<std::mutex> lock(loss_mutex_);
+  callback_ = std::move(callback);
+  if (callback_ && !loss_.ok()) callback_(loss_);
+}
+
+std::map<int, std::string> Membership::gone_ranks() const {
+  const std::lock_guard<std::mutex> lock(loss_mutex_);
+  return gone_;
+}
+
+std::string Membership::compare_calls(const std::string& mine) {
+  const std::string topic = "call/" + std::to_string(comparisons_.fetch_add(1));
+  const Time begin = monotonic_now();
+  std::vector<std::optional<std::string>> calls(static_cast<size_t>(group_.size));
+  calls[static_cast<size_t>(group_.rank)] = mine;
+  if (!store_.set(rank_key(topic, group_.rank), mine).ok()) return compare_sentence(calls);
+  for (int rank = 0; rank < group_.size; ++rank) {
+    if (rank == group_.rank) continue;
+    // One silent rank uses the waiting time up; the others get a glance each as long as the second lasts.
+    const Time now = monotonic_now();
+    if (now >= begin + kCompareTime) break;
+    auto call = store_.get(rank_key(topic, rank), std::max(begin + kCompareWait, now + kCompareGlance));
+    if (call.ok()) calls[static_cast<size_t>(rank)] = call.value();
+  }
+  return compare_sentence(calls);
+}
+
+}  // namespace switchml

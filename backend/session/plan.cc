@@ -1,0 +1,67 @@
+#include "session/plan.h"
+
+#include <utility>
+
+#include "path/payload.h"
+
+namespace switchml {
+
+namespace {
+
+// What the sessions have in common.
+Result<SessionParameters> common_parameters(const Blob& said, const PlanTerms& terms, const HostLayout& hosts) {
+  SessionParameters common;
+  common.worker = terms.group.rank;
+  common.workers = terms.group.size;
+  common.shards = terms.config.shards;
+  common.own_address = terms.own_address;
+  common.controlled = !terms.config.controller.empty();
+  if (hosts.ranks() > 0) {
+    common.worker = hosts.host_of(terms.group.rank);
+    common.workers = hosts.hosts();
+    common.ranks = hosts.ranks();
+    common.worker_names = hosts.names();
+    common.shards = hosts.owners();
+  }
+  if (said.number("secret0", UINT64_MAX, &common.secret[0]) && said.number("secret1", UINT64_MAX, &common.secret[1]))
+    return common;
+  return Status(Code::kMismatch, "rank 0 sent no secret: install the same switchml on all ranks");
+}
+
+Carrier read_carrier(const std::string& name, Carrier otherwise) {
+  for (const Carrier one : {Carrier::kPackets, Carrier::kTcp, Carrier::kRdma}) {
+    if (name == name_of(one) && name != name_of(otherwise)) return one;
+  }
+  return otherwise;
+}
+
+}  // namespace
+
+std::string session_key(size_t number) { return "session/" + std::to_string(number); }
+
+Result<Plan> read_plan(const Blob& said, const PlanTerms& terms, std::vector<SwitchAddress> switches) {
+  Plan plan;
+  plan.carrier = read_carrier(said.text("carrier"), switches.front().endpoint.carrier);
+  if (!said.text("hosts").empty()) plan.hosts = terms.hosts;
+  const auto common = common_parameters(said, terms, plan.hosts);
+  if (!common.ok()) return common.status();
+  for (size_t i = 0; i < switches.size(); ++i) {
+    SessionParameters session = common.value();
+    session.switch_endpoint = with_carrier(switches[i].endpoint, plan.carrier);
+    session.switch_name = switches[i].name;
+    session.weight = switches[i].weight;
+    session.tree_id = switches[i].tree_id;
+    if (static_cast<size_t>(session.workers) == switches.size()) session.beside = switches[i].host;
+    if (Status status = read_grant(said.inner(session_key(i)), &session); !status.ok()) return status;
+    session.least_chunk_bytes = session.exact && !may_lose_frames(plan.carrier) ? kLeastTcpChunk : 0;
+    plan.sessions.push_back(std::move(session));
+  }
+  plan.checks_paths = said.text("check") == "1";
+  plan.may_take_tcp = said.text("tcp") == "1";
+  plan.may_take_rdma = said.text("rdma") == "1";
+  plan.local = read_neighbours(said, terms.group.rank);
+  plan.watch = WatchMeeting::read(said);
+  return plan;
+}
+
+}  // namespace switchml
