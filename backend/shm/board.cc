@@ -39,7 +39,7 @@ static_assert(std::atomic<uint64_t>::is_always_lock_free && std::atomic<uint32_t
 
 struct alignas(kLine) Board::Slot {
   std::atomic<uint64_t> offers;     // ever: a multiple of the ranks when all have offered a use
-  std::atomic<uint64_t> published;  // the chunk whose result is there
+  std::atomic<uint64_t> published;  // the last chunk that has a result
   std::atomic<int32_t> claimed_by;  // rank + 1
   Verdict verdict;
 };

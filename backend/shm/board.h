@@ -145,16 +145,9 @@ class Board {
   bool has_left(int rank) const;
   /// Chunks published so far, of all.
   uint64_t published() const;
-  /// Sleeps until so many chunks are published, a rank leaves, or wake(rank); at most `timeout`. `busy` says that
-  /// there is something to do after all; it is asked when no wake can be missed any more.
-  template <typename Busy>
-  void sleep(int rank, uint64_t until_published, Duration timeout, const Busy& busy) const {
-    const uint32_t heard = fall_asleep(rank, until_published);
-    if (!busy()) wait_for_bell(rank, heard, timeout);
-    awake(rank);
-  }
-  /// The parts of a sleep, for one on several boards that have the same doorbells: the first on all of them, then the
-  /// second on one, with what the first of all has returned, then the third on all.
+  /// A sleep until so many chunks are published, a rank leaves, or wake(rank). Look between the first and the second
+  /// whether there is something to do: no wake can be missed then. On several boards that have the same doorbells: the
+  /// first on all of them, then the second on one, with what the first on it has returned, then the third on all.
   uint32_t fall_asleep(int rank, uint64_t until_published) const;
   void wait_for_bell(int rank, uint32_t heard, Duration timeout) const;
   void awake(int rank) const;

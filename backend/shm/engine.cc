@@ -46,7 +46,7 @@ class MemoryEngine final : public Engine {
     if (options_.messages != nullptr) {
       options_.messages->when_failed([this](const Status& status) {
         const std::string text = "rank " + std::to_string(options_.rank) + " gave up: " + status.message();
-        board_.fail(Status(Code::kUnavailable, text));  // nobody is to wait for this rank
+        board_.fail(Status(Code::kUnavailable, text));  // the other ranks must not wait for this one
         fail(status);
       });
     }

@@ -1,5 +1,5 @@
-// An engine whose switch is memory that all ranks of a host share. Where the group has several hosts, the ranks of each
-// speak to a switch as one worker.
+// An engine over memory, as its switch, that all ranks of a host share. Where the group has several hosts, the ranks of
+// each speak to a switch as one worker.
 #pragma once
 
 #include <memory>
@@ -34,7 +34,7 @@ struct MemoryEngineOptions {
 
 /// How the ranks of a host reach the others.
 struct HostUplinkOptions {
-  EngineOptions engine;  // for the session of hosts; its callbacks and first_shard are overwritten
+  EngineOptions engine;  // options of the session of hosts; its callbacks and first_shard are overwritten
   std::vector<std::unique_ptr<Transport>> transports;  // owners of chunks: one for each session, joined as shard number
                                                        // `rank`; else none
   std::optional<HostMap> host_map;                     // always

@@ -293,7 +293,7 @@ void LocalRank::take_result(const Task& task) {
 // Half of the window at once: to wake for every chunk would cost more than the chunks, where ranks share cores. But no
 // collective waits for the next one, which other ranks may call much later.
 uint64_t LocalRank::awaited() const {
-  if (oldest_ == next_ || called_ == 0) return UINT64_MAX;  // nobody waits for announcements alone
+  if (oldest_ == next_ || called_ == 0) return UINT64_MAX;  // no caller waits for announcements alone
   const uint64_t half = static_cast<uint64_t>(board_.shape().slots + 1) / 2;
   uint64_t until = std::min(oldest_ + half - 1, next_ - 1);
   until = std::min(until, oldest_ + (tasks_.front().chunks - tasks_.front().finished) - 1);
@@ -365,7 +365,7 @@ std::string LocalRank::gone() const {
     if (board_.has_offered(rank, oldest_) && !owns) continue;
     text += (text.empty() ? "" : ", ") + name_of(rank) + " (left the session)";
   }
-  return board_.is_published(oldest_) ? "" : text;  // the last thing that somebody did before it left
+  return board_.is_published(oldest_) ? "" : text;  // a rank may publish it last and leave
 }
 
 // What is missing of a chunk that this rank has handed up its engine says.

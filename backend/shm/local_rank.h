@@ -148,7 +148,7 @@ class LocalRank {
   size_t called_ = 0;    // tasks that a caller waits for
   size_t offering_ = 0;  // collective of the next offer
   uint64_t next_ = 1;    // chunk to offer next
-  uint64_t oldest_ = 1;  // chunk whose result is awaited next
+  uint64_t oldest_ = 1;  // the next result to take is this chunk's
   uint64_t mine_ = 0;    // the chunk that this rank hands up next, if it has an uplink
   Time earliest_deadline_ = kNever;
   Time stuck_since_ = kNever;  // since when no result has been taken though one is awaited

@@ -48,7 +48,7 @@ class LocalRankThread {
   std::atomic<bool> stop_{false};
   std::mutex mutex_;
   std::condition_variable work_;
-  bool taken_ = false;  // somebody steps the local ranks; guarded by mutex_
+  bool taken_ = false;  // a thread steps the local ranks; guarded by mutex_
   std::thread thread_;
 };
 

@@ -56,7 +56,7 @@ class Mail {
   enum class Sleeper : uint32_t { kNobody = 0, kThread = 1, kCaller = 2 };
   /// What a sleep of that thread begins with.
   uint32_t doorbell(int rank, Sleeper who) const;
-  /// Signals ring for `who` from now on. Look once more after this whether there is something to do.
+  /// Signals ring for that sleeper from now on. Look once more after this whether there is something to do.
   void fall_asleep(int rank, Sleeper who) const;
   void awake(int rank) const;
   /// Until the doorbell rings that has been at `heard`, at most `timeout`; may return early.

@@ -17,7 +17,7 @@ struct Message {
   int peer = 0;  // the other rank; a receiver's may be kAnySource
   int tag = 0;
   const void* from = nullptr;  // a sender's bytes
-  void* to = nullptr;          // where a receiver's go
+  void* to = nullptr;          // a receiver's room
   size_t bytes = 0;
   Time deadline = kNever;
   /// Runs exactly once, soon: it must not block. `source`: the sender. A send is done when its bytes are in

@@ -131,9 +131,9 @@ void Messages::tell(Lock& held) {
   if (outcomes.empty() && !on_failure) return;
   ++telling_;
   held.unlock();
-  if (on_failure) on_failure(status);  // first: who hears of an end may ask why
+  if (on_failure) on_failure(status);  // first: a call that ends may ask why
   for (const Outcome& outcome : outcomes) outcome.done(outcome.status, outcome.source);
-  outcomes.clear();  // and what they keep: not under the lock
+  outcomes.clear();  // their memory must be freed without the lock
   held.lock();
   if (--telling_ == 0) told_all_.notify_all();
 }

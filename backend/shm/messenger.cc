@@ -30,7 +30,7 @@ Messenger::Messenger(const Mail& mail, int rank) : mail_(mail), rank_(rank) {
   SWITCHML_ASSERT(rank >= 0 && rank < mail.ranks());
   peers_.reserve(static_cast<size_t>(mail.ranks()));
   for (int other = 0; other < mail.ranks(); ++other) {
-    peers_.push_back({Outgoing(mail, rank, other), mail.ring(other, rank)});
+    peers_.push_back({MessageSender(mail, rank, other), mail.ring(other, rank)});
   }
 }
 
@@ -62,7 +62,7 @@ void Messenger::send(Message message) {
 
 void Messenger::receive(Message message) {
   message.sends = false;
-  if (open(message)) matching_.want(std::move(message));
+  if (open(message)) matcher_.want(std::move(message));
 }
 
 void Messenger::end(const Message& message, const Status& status, int source) {
@@ -87,7 +87,7 @@ bool Messenger::step(Time now) {
     if (signalled[static_cast<size_t>(source)]) read(source);
   }
   unwritten_ |= signalled;
-  for (auto& [wanted, arrival] : matching_.fit(looks_)) {
+  for (auto& [wanted, arrival] : matcher_.fit(looks_)) {
     take(std::move(wanted), arrival.source, arrival.record, arrival.data.data());
   }
   for (int other = 0; leavers_.any() && other < mail_.ranks(); ++other) {
@@ -132,11 +132,11 @@ void Messenger::read_one(int source, const Record& record, const uint8_t* behind
 }
 
 void Messenger::arrive(int source, const Record& record, const uint8_t* behind) {
-  std::optional<Message> wanted = matching_.take_for(source, record.tag);
+  std::optional<Message> wanted = matcher_.take_for(source, record.tag);
   if (wanted) return take(std::move(*wanted), source, record, behind);
   Arrival arrival{source, record, looks_};
   if (record.kind == Record::kWhole) arrival.data.assign(behind, behind + record.bytes);
-  matching_.arrive(std::move(arrival));
+  matcher_.arrive(std::move(arrival));
 }
 
 // The two have found each other.
@@ -145,7 +145,7 @@ void Messenger::take(Message wanted, int source, const Record& record, const uin
   const bool fits = wanted.bytes == record.bytes;
   if (record.kind == Record::kWhole) {
     if (fits && wanted.bytes > 0) std::memcpy(wanted.to, behind, wanted.bytes);
-    from.in.take(Outgoing::charge(static_cast<size_t>(record.bytes)));
+    from.in.take(MessageSender::charge(static_cast<size_t>(record.bytes)));
   } else {
     from.out.answer(record.id, fits);
     unwritten_.set(static_cast<size_t>(source));
@@ -205,14 +205,14 @@ void Messenger::end_those_with(int gone) {
   const bool left = mail_.state(gone) == Mail::State::kLeft;
   const std::string why = name_of(gone) + (left ? " left the session" : " gave up: " + mail_.reason(gone));
   std::vector<Message> lost = peer(gone).out.give_up();
-  for (Message& message : matching_.give_up(gone)) lost.push_back(std::move(message));
+  for (Message& message : matcher_.give_up(gone)) lost.push_back(std::move(message));
   for (Message& message : std::exchange(peer(gone).coming, {})) lost.push_back(std::move(message));
   for (const Message& message : lost) end(message, cannot_complete(message, why), message.peer);
   if (!are_all_gone()) return;
-  for (auto& [wanted, arrival] : matching_.fit(++looks_)) {
+  for (auto& [wanted, arrival] : matcher_.fit(++looks_)) {
     take(std::move(wanted), arrival.source, arrival.record, arrival.data.data());
   }
-  for (const Message& message : matching_.give_up_all()) {
+  for (const Message& message : matcher_.give_up_all()) {
     end(message, cannot_complete(message, "all other ranks are gone; " + why), message.peer);
   }
 }
@@ -227,12 +227,12 @@ void Messenger::fail(const Status& status) {
     end_all(other.out.give_up(), status);
     for (const Message& message : std::exchange(other.coming, {})) end(message, status, message.peer);
   }
-  end_all(matching_.give_up_all(), status);
+  end_all(matcher_.give_up_all(), status);
 }
 
 template <typename F>
 const Message* Messenger::find(const F& f) const {
-  if (const Message* found = matching_.find(f)) return found;
+  if (const Message* found = matcher_.find(f)) return found;
   for (const Peer& other : peers_) {
     if (const Message* found = other.out.find(f)) return found;
     const auto coming = std::find_if(other.coming.begin(), other.coming.end(), f);

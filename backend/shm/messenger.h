@@ -17,9 +17,9 @@
 #include "base/counters.h"
 #include "base/status.h"
 #include "shm/mail.h"
-#include "shm/matching.h"
 #include "shm/message.h"
-#include "shm/outgoing.h"
+#include "shm/message_matcher.h"
+#include "shm/message_sender.h"
 
 namespace switchml::shm {
 
@@ -60,7 +60,7 @@ class Messenger {
  private:
   /// Another rank, as it is seen from here.
   struct Peer {
-    Outgoing out;
+    MessageSender out;
     Ring in;
     bool opened = false;              // `in` has memory
     bool gone = false;                // nothing more does
@@ -90,7 +90,7 @@ class Messenger {
   const int rank_;
   WorkerCounters counters_;
   std::vector<Peer> peers_;
-  Matching matching_;
+  MessageMatcher matcher_;
   RankSet unwritten_;  // ranks for which there may be something to write
   RankSet leavers_;    // gone, and something may wait for them
   uint64_t looks_ = 0;

@@ -66,8 +66,8 @@ class Ring {
   Header* header_;
   uint8_t* data_;
   size_t capacity_;
-  uint64_t mine_ = 0;    // where this side is
-  uint64_t others_ = 0;  // where the other one was when it was asked last
+  uint64_t mine_ = 0;    // this side's position
+  uint64_t others_ = 0;  // the other side's position, as read last
   uint64_t taken_ = 0;
   size_t populated_ = 0;
 };

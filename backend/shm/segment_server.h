@@ -1,6 +1,6 @@
-// How a segment comes to the other ranks of a host: its owner waits at an abstract Unix socket, whose name cannot be
-// guessed, and gives the descriptor to processes of the same user that know the key. Only processes of the same network
-// namespace reach such a socket; nothing of it is in a file system.
+// How a segment comes to the other ranks of a host: its owner waits at an abstract Unix socket with a name that
+// cannot be guessed, and gives the descriptor to processes of the same user that know the key. Only processes of the
+// same network namespace reach such a socket; nothing of it is in a file system.
 #pragma once
 
 #include <cstdint>

@@ -31,7 +31,7 @@ struct SlotUse {
   WorkerSet asked_again;     // a leaf's members that have repeated since the parent was asked for all, or answered
   WorkerSet with_elements;   // exact: those of `contributed` that sent any
   WorkerSet want_none;       // exact: those that take the result without elements
-  WorkerSet with_target;     // exact: those whose target is in the store
+  WorkerSet with_target;     // exact: those that have a target in the store
   uint32_t check = 0;        // sum of the witnesses; exact: the call
   uint32_t bytes = 0;        // the longest contribution so far
   uint16_t kind = 0;         // the largest exponent; exact: type, operation and divisor

@@ -12,7 +12,7 @@ namespace switchml {
 /// What carries frames to an endpoint.
 enum class Carrier : uint8_t {
   kPackets,      // packets: each frame by itself
-  kTcp,          // a TCP connection, which whoever has a frame for the endpoint makes
+  kTcp,          // a TCP connection, made by the first that has a frame for the endpoint
   kRdma,         // a queue pair, of transports that have met (transport/transport.h)
   kPlaces,       // an unreliable queue pair, of those that have met: a frame is written into the peer's place for it
   kTcpAccepted,  // a TCP connection that the endpoint has made to us: none can be made to there

@@ -25,7 +25,7 @@ namespace {
 constexpr size_t kMostConnections = 4096;
 constexpr size_t kLeastFromAddress = 256;  // ranks of one host may be many
 constexpr int kEvents = 64;
-constexpr int kAccepts = 64;  // at once: a crowd must not hold up events of connections that are open
+constexpr int kAccepts = 64;  // a batch: a crowd must not hold up events of connections that are open
 constexpr int kRestMs = 100;
 constexpr int kLookMs = 500;
 constexpr Duration kQuiet = seconds(60);
@@ -135,7 +135,7 @@ void GuardedListener::accept_some() {
       continue;
     }
     if (errno == EAGAIN || errno == EWOULDBLOCK) return;
-    if (!is_shortage(errno)) continue;  // it is the trouble of who wanted to connect
+    if (!is_shortage(errno)) continue;  // it is the peer's trouble
     make_room(silence_.largest(), std::system_category().message(errno));
     return rest(true);
   }

@@ -75,7 +75,7 @@ class GuardedListener {
   Duration patience_{};
   std::unordered_map<Guest*, std::unique_ptr<Guest>> guests_;
   Silence silence_;
-  size_t mute_ = 0;  // guests of whom nothing has come yet
+  size_t mute_ = 0;  // guests that have sent nothing yet
   bool rests_ = false;
   Time quiet_until_{};  // the log says nothing before
   std::thread thread_;

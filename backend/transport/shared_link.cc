@@ -126,7 +126,7 @@ class Link {
   size_t waiting_ = 0;          // frames in all of them
   size_t lent_ = 0;             // taken, and not given back
   bool holds_ = false;          // frames that are to be released
-  size_t last_ = 0;             // the peer whose frame came last
+  size_t last_ = 0;             // the sender of the last frame
   uint64_t empty_ = 0;          // how often the link has had nothing
 };
 

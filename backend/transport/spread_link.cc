@@ -43,7 +43,7 @@ class SpreadLink final : public TransportDecorator {
     RxFrame* const end = std::remove_if(frames, frames + received, [this](const RxFrame& f) { return !is_known(f); });
     const auto kept = static_cast<size_t>(end - frames);
     lends_ = lends_ || kept > 0;
-    if (!lends_ && received > 0) link_->release();  // or nobody would
+    if (!lends_ && received > 0) link_->release();  // the caller has nothing to release
     return kept;
   }
   void release() override {

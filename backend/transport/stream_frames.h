@@ -51,8 +51,8 @@ class StreamFrames {
   size_t max_frame_bytes_;
   uint8_t* room_ = nullptr;
   size_t room_bytes_ = 0;
-  size_t begin_ = 0;  // where the prefix of the next frame is
-  size_t end_ = 0;    // where the bytes that were fed end
+  size_t begin_ = 0;  // the prefix of the next frame
+  size_t end_ = 0;    // the end of the bytes that were fed
   size_t last_ = 0;   // bytes of the last frame and its prefix
 };
 

@@ -29,7 +29,7 @@ struct TcpCounters {
 struct TcpOptions {
   /// Where to listen; port 0 takes a free one. An IPv6 socket takes IPv6 only. Size 0: it does not listen.
   Endpoint listen;
-  bool takes_ipv4 = false;  // where that is an IPv6 address
+  bool takes_ipv4 = false;  // an IPv6 socket takes both
   /// Largest frame that is ever sent or received, 1 to 2^24; longer ones are dropped, see take_error() for those sent.
   /// A peer that sends longer ones is cut off.
   size_t max_frame_bytes = (64 << 10) + 128;  // [TCP-2]

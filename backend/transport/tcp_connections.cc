@@ -17,7 +17,7 @@ namespace switchml {
 namespace {
 
 constexpr size_t kEvents = 64;
-constexpr int kAccepts = 64;  // at once: a crowd of strangers must not hold up members
+constexpr int kAccepts = 64;  // a batch: a crowd of strangers must not hold up members
 constexpr Duration kListenerRest = milliseconds(100);
 constexpr uint32_t kEnds = EPOLLRDHUP | EPOLLERR | EPOLLHUP;
 constexpr uint32_t kAlways = EPOLLIN | EPOLLRDHUP;

@@ -46,7 +46,7 @@ struct TcpConnection {
   bool connecting = false;  // the peer has not answered yet
   bool ready = false;       // waits in next_ready()'s queue
   bool watched = false;     // the kernel is to say when it can be written
-  Endpoint source;          // where we connect from; size 0: not yet known
+  Endpoint source;          // our own address; size 0: not yet known
   Fd fd;
   StreamFrames in;
   ReceiveBuffer* buffer = nullptr;  // the room of `in`

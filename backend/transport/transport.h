@@ -23,7 +23,7 @@ namespace switchml {
 /// What a transport can do, known once it is open.
 struct TransportLimits {
   size_t max_frame_bytes = 0;       // the largest frame that goes over any path of it
-  size_t receive_buffer_bytes = 0;  // what the receiving side can queue (0: unbounded), as its owner accounts it
+  size_t receive_buffer_bytes = 0;  // the most that is queued at the receiver (0: unbounded), as its owner accounts it
   size_t held_bytes = 0;            // memory that it holds to receive into, whatever is sent
 };
 

@@ -57,7 +57,7 @@ class UdpReceiver {
   size_t memory_bytes_ = 0;        // all buffers'
   size_t filled_ = 0;              // messages [0, filled_) hold datagrams
   size_t next_ = 0;                // the first that is not wholly lent
-  size_t offset_ = 0;              // and how far it is
+  size_t offset_ = 0;              // bytes of it that are lent
   bool outstanding_ = false;       // frames were lent and not released
   bool fragmented_ = true;         // datagrams that came in fragments are lent
 };

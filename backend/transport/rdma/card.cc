@@ -103,7 +103,7 @@ void Card::fail(const std::string& what) {
   failed_ = "card " + port_.device + " has failed (" + what + ")";
   SWITCHML_LOG(kWarning) << failed_ << ": nothing is sent or received by it any more";
   for (const int fd : {channel_->fd, port_.context->async_fd}) ::epoll_ctl(watched_.get(), EPOLL_CTL_DEL, fd, nullptr);
-  error_ = to_string(local()) + ": " + failed_;  // which says more than what went before
+  error_ = to_string(local()) + ": " + failed_;  // it says more than an earlier error
 }
 
 void Card::arm(ibv_cq* queue) {

@@ -34,7 +34,7 @@ class Card {
   ibv_comp_channel* channel() const { return channel_.get(); }
   /// Peers know it by this address. With requests it is the address of the route, and the port of their socket.
   const Endpoint& local() const { return options_.local; }
-  /// A queue whose events end wait().
+  /// A queue with events that end wait().
   Result<Owned<ibv_cq>> completions(int entries) const {
     return verbs_.completion_queue(port_.context.get(), entries, channel_.get());
   }

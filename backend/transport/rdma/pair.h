@@ -66,7 +66,7 @@ class Pair {
     const Verbs* verbs;
     const Port* port;
     ibv_pd* domain;
-    ibv_cq* received;  // where completions of receives go
+    ibv_cq* received;  // takes completions of receives
     ibv_comp_channel* channel;
     SendBuffers* buffers;
     int depth = 0;                // messages under way, at most
@@ -100,9 +100,9 @@ class Pair {
   struct Message {
     std::array<ibv_sge, 2> pieces{};
     int count = 1;                         // pieces used
-    const wire::Target* target = nullptr;  // where it is written; null: it is sent
-    std::optional<uint32_t> immediate;     // as it travels: the peer is told of what was written. None: nobody is
-    int buffer = -1;                       // which it is in, released when the card has sent it; -1: none
+    const wire::Target* target = nullptr;  // the memory that it is written to; null: it is sent
+    std::optional<uint32_t> immediate;     // as it travels: it tells the peer of what was written
+    int buffer = -1;                       // it is in this one, released when the card has sent it; -1: none
   };
   /// Whether so many messages can be added before others are complete.
   bool has_room(size_t messages);

@@ -9,7 +9,7 @@
 
 #include "socket/address.h"
 #include "socket/sockaddr.h"
-#include "transport/rdma/outgoing.h"
+#include "transport/rdma/card_transport.h"
 #include "wire/packet.h"
 
 namespace switchml {
@@ -35,8 +35,8 @@ class PlacesTransport final : public rdma::CardTransport {
                                       to_literal(card_.local()) + ", and that of card " + card_.port().device + " " +
                                       rdma::to_string(card_.port().gid)};
     }
-    outgoing_.emplace(card_);
-    return outgoing_->open(packet_bytes(), options_.send_frames);
+    sender_.emplace(card_);
+    return sender_->open(packet_bytes(), options_.send_frames);
   }
 
   TransportLimits limits() const override { return {packet_bytes(), 0, places_ ? places_->bytes() : 0}; }
@@ -157,7 +157,7 @@ class PlacesTransport final : public rdma::CardTransport {
     end_pair();
     if (!card_.failed().empty()) return {Code::kUnavailable, card_.failed()};
     Pair::Parts parts{&card_.verbs(),  &card_.port(),   card_.domain(),
-                      received_.get(), card_.channel(), &outgoing_->copies()};
+                      received_.get(), card_.channel(), &sender_->copies()};
     // As many as there are slots, and repeated ones. A pair takes one more.
     const auto& facts = card_.port().facts;
     const int most = std::min({receives_, facts.max_queue_entries - 1, facts.max_completions - 1});
@@ -186,7 +186,7 @@ class PlacesTransport final : public rdma::CardTransport {
     }
     if (!is_connected(*frame.to) || !is_allowed(frame)) return true;
     if (!pair_->has_room(1)) return !is_ready();
-    auto message = outgoing_->message_of(frame, nullptr, [this] {
+    auto message = sender_->message_of(frame, nullptr, [this] {
       pair_->post();
       pair_->poll();
     });
@@ -196,8 +196,8 @@ class PlacesTransport final : public rdma::CardTransport {
     const wire::Target target{its.address + Places::offset(header.slot, header.seq, its.bits), its.rkey, frame.size};
     message->target = &target;
     message->immediate = immediate_of(header);
-    outgoing_->add(*message, pair_.get());
-    outgoing_->release(*message);
+    sender_->add(*message, pair_.get());
+    sender_->release(*message);
     return true;
   }
 

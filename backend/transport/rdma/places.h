@@ -73,7 +73,7 @@ class Places {
 
   SlotRange slots_;
   uint8_t bits_ = 0;
-  uint8_t* base_ = nullptr;  // where the place of slot 0 would be
+  uint8_t* base_ = nullptr;  // the place of slot 0, if there were one
   std::unique_ptr<uint8_t, Unmap> memory_{nullptr, Unmap{0}};
   Owned<ibv_mr> region_;  // ends before the memory
 };

@@ -13,7 +13,7 @@
 #include "socket/address.h"
 #include "socket/endpoint_hash.h"
 #include "transport/rdma/backlog.h"
-#include "transport/rdma/outgoing.h"
+#include "transport/rdma/card_transport.h"
 #include "wire/layout.h"
 
 namespace switchml {
@@ -146,11 +146,9 @@ class RdmaTransport final : public rdma::CardTransport {
   }
 
   // ---- tensors ----
-  void register_memory(const std::shared_ptr<const TensorMemory>& tensors) override {
-    outgoing_->tensors().use(tensors);
-  }
+  void register_memory(const std::shared_ptr<const TensorMemory>& tensors) override { sender_->tensors().use(tensors); }
   std::optional<wire::Target> target_of(const void* data, size_t bytes) override {
-    const ibv_mr* const region = outgoing_->tensors().find(data, bytes);
+    const ibv_mr* const region = sender_->tensors().find(data, bytes);
     if (region == nullptr) return std::nullopt;
     return wire::Target{reinterpret_cast<uintptr_t>(data), region->rkey, static_cast<uint32_t>(bytes)};
   }
@@ -181,12 +179,12 @@ class RdmaTransport final : public rdma::CardTransport {
   size_t stride() const { return aligned(options_.max_frame_bytes); }
 
   Status make_buffers() {
-    outgoing_.emplace(card_);
-    const auto receives = outgoing_->memory().allocate(stride() * static_cast<size_t>(options_.receive_frames));
+    sender_.emplace(card_);
+    const auto receives = sender_->memory().allocate(stride() * static_cast<size_t>(options_.receive_frames));
     if (!receives.ok()) return receives.status();
     receive_memory_ = receives.value();
-    receive_key_ = outgoing_->memory().find(receive_memory_, 1)->lkey;
-    if (Status status = outgoing_->open(options_.max_frame_bytes, options_.send_frames); !status.ok()) return status;
+    receive_key_ = sender_->memory().find(receive_memory_, 1)->lkey;
+    if (Status status = sender_->open(options_.max_frame_bytes, options_.send_frames); !status.ok()) return status;
     std::vector<uint64_t> all(static_cast<size_t>(options_.receive_frames));
     for (size_t i = 0; i < all.size(); ++i) all[i] = i;
     post_receives(&all);
@@ -243,7 +241,7 @@ class RdmaTransport final : public rdma::CardTransport {
     end_pair(peer);
     if (!card_.failed().empty()) return {Code::kUnavailable, card_.failed()};
     Pair::Parts parts{&card_.verbs(),  &card_.port(),   card_.domain(),
-                      received_.get(), card_.channel(), &outgoing_->copies()};
+                      received_.get(), card_.channel(), &sender_->copies()};
     parts.receives = receives_.get();
     parts.depth = options_.frames_under_way;
     auto pair = Pair::create(parts);
@@ -289,14 +287,14 @@ class RdmaTransport final : public rdma::CardTransport {
       Peer* const peer = find(*frames[taken].to);
       if (peer == nullptr) continue;
       if (message && peer->held.empty() && has_room(*peer, 1)) {
-        outgoing_->add(*message, peer->pair.get());
+        sender_->add(*message, peer->pair.get());
         peer->pair->post();
       } else if (is_ready(*peer) && !peer->held.add(frames[taken], options_.waiting_bytes)) {
         break;
       }
       waits_ = waits_ || !peer->held.empty();
     }
-    if (message) outgoing_->release(*message);
+    if (message) sender_->release(*message);
     return taken;
   }
 
@@ -329,7 +327,7 @@ class RdmaTransport final : public rdma::CardTransport {
     for (auto& [endpoint, peer] : peers_) {
       if (peer.held.empty()) continue;
       while (!peer.held.empty() && send_one(peer, peer.held.front(endpoint))) {
-        peer.pair->post();  // which takes bytes that go inline
+        peer.pair->post();  // takes bytes that go inline
         peer.held.pop();
       }
       waits_ = waits_ || !peer.held.empty();
@@ -374,13 +372,13 @@ class RdmaTransport final : public rdma::CardTransport {
   }
 
   void add(Peer& peer, const Pair::Message& message) {
-    outgoing_->add(message, peer.pair.get());
-    outgoing_->release(message);
+    sender_->add(message, peer.pair.get());
+    sender_->release(message);
   }
 
   /// `filling`: the pair with messages that are not posted yet, or null.
   std::optional<Pair::Message> message_of(const TxFrame& frame, Peer* filling) {
-    return outgoing_->message_of(frame, filling == nullptr ? nullptr : filling->pair.get(), [this, filling] {
+    return sender_->message_of(frame, filling == nullptr ? nullptr : filling->pair.get(), [this, filling] {
       if (filling != nullptr) filling->pair->post();
       poll_all();
     });

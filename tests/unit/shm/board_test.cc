@@ -275,7 +275,7 @@ TEST(Board, WhatRanksWriteIsNotWhatTheyAreToldBy) {
 template <typename Event>
 Duration sleep_with(const Board& board, uint64_t until, Duration timeout, const Event& event) {
   const Time begin = monotonic_now();
-  board.sleep(0, until, timeout, [&] {
+  testing::sleep_on(board, 0, until, timeout, [&] {
     event();
     return false;
   });
@@ -316,8 +316,8 @@ TEST(Board, ASleepOnTwoBoardsEndsByEither) {
 TEST(Board, ASleepEndsWhereThereIsSomethingToDo) {
   BoardMemory memory({1, 1, 64});
   const Time begin = monotonic_now();
-  memory.board().sleep(0, 1, kLong, [] { return true; });
-  memory.board().sleep(0, 1, Duration(-5), [] { return false; });
+  testing::sleep_on(memory.board(), 0, 1, kLong, [] { return true; });
+  testing::sleep_on(memory.board(), 0, 1, Duration(-5), [] { return false; });
   EXPECT_LT(monotonic_now() - begin, kSoon);
 }
 
@@ -404,8 +404,9 @@ TEST(Board, NoWakeIsLost) {
   for (const int slots : {1, 2, 3}) {
     BoardMemory memory({3, slots, 64});
     const Board& board = memory.board();
-    const Duration took =
-        stream(board, 3000, [&](int rank, const auto& busy, uint64_t until) { board.sleep(rank, until, kLong, busy); });
+    const Duration took = stream(board, 3000, [&](int rank, const auto& busy, uint64_t until) {
+      testing::sleep_on(board, rank, until, kLong, busy);
+    });
     EXPECT_LT(took, kSoon) << slots << " slots";
   }
 }
@@ -444,7 +445,7 @@ TEST(Board, NoWakeIsLostInTheMomentOfFallingAsleep) {
     const Time begin = monotonic_now();
     bool early = false;
     about_to_sleep.store(seq, std::memory_order_release);
-    board.sleep(0, seq, seconds(5), [&] { return early = board.is_published(seq); });
+    testing::sleep_on(board, 0, seq, seconds(5), [&] { return early = board.is_published(seq); });
     if (monotonic_now() - begin > seconds(4)) ++slow;
     delay = std::clamp(delay + (early ? 1 : -1), 0, 500);
     while (!board.is_published(seq)) std::this_thread::yield();

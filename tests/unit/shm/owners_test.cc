@@ -68,7 +68,7 @@ TEST(BoardWithOwners, TheLastOfferWakesTheOwner) {
   const Board& board = memory.board();
   auto slept = std::async(std::launch::async, [&] {
     const Time begin = monotonic_now();
-    board.sleep(1, UINT64_MAX, kLong, [&] { return board.is_complete(1); });
+    testing::sleep_on(board, 1, UINT64_MAX, kLong, [&] { return board.is_complete(1); });
     return monotonic_now() - begin;
   });
   board.offer(1, 1, agreed_call(1));
@@ -83,7 +83,7 @@ TEST(BoardWithOwners, TheFirstReasonToFailCountsAndWakesAll) {
   EXPECT_TRUE(board.failure().ok());
   auto slept = std::async(std::launch::async, [&] {
     const Time begin = monotonic_now();
-    board.sleep(1, UINT64_MAX, kLong, [&] { return !board.failure().ok(); });
+    testing::sleep_on(board, 1, UINT64_MAX, kLong, [&] { return !board.failure().ok(); });
     return monotonic_now() - begin;
   });
   std::this_thread::sleep_for(milliseconds(20));

@@ -22,7 +22,7 @@ struct Arrival {
   std::vector<uint8_t> data = {};  // a whole message's bytes
 };
 
-class Matching {
+class MessageMatcher {
  public:
   using Match = std::pair<Message, Arrival>;
 

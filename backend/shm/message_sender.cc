@@ -1,4 +1,4 @@
-#include "shm/outgoing.h"
+#include "shm/message_sender.h"
 
 #include <algorithm>
 #include <iterator>
@@ -19,23 +19,23 @@ constexpr int kWrittenAtOnce = 16;  // records
 
 }  // namespace
 
-Outgoing::Outgoing(const Mail& mail, int from, int to)
+MessageSender::MessageSender(const Mail& mail, int from, int to)
     : mail_(mail),
       from_(from),
       to_(to),
       ring_(mail.ring(from, to)),
       most_short_(std::min(kMostShort, ring_.most_behind())) {}
 
-void Outgoing::send(Message message) {
+void MessageSender::send(Message message) {
   message.sends = true;
   fresh_.push_back(std::move(message));
 }
 
-void Outgoing::answer(uint64_t id, bool wanted) {
+void MessageSender::answer(uint64_t id, bool wanted) {
   answers_.push_back({wanted ? Record::kWanted : Record::kDropped, 0, id, 0, 0});
 }
 
-std::optional<Message> Outgoing::answered(uint64_t id, bool wanted) {
+std::optional<Message> MessageSender::answered(uint64_t id, bool wanted) {
   const auto found = offered_.find(id);
   SWITCHML_ASSERT(found != offered_.end());
   Message message = std::move(found->second);
@@ -45,12 +45,12 @@ std::optional<Message> Outgoing::answered(uint64_t id, bool wanted) {
   return std::nullopt;
 }
 
-bool Outgoing::is_short(const Message& message) const {
+bool MessageSender::is_short(const Message& message) const {
   if (message.bytes > most_short_) return false;
   return given_ - ring_.taken() + charge(message.bytes) <= kUnaskedFor * charge(most_short_);
 }
 
-Result<bool> Outgoing::put(const Record& record, const void* data, size_t behind) {
+Result<bool> MessageSender::put(const Record& record, const void* data, size_t behind) {
   Result<bool> written = ring_.put(record, data, behind);
   if (written.ok() && !written.value() && !ring_.await_room()) written = ring_.put(record, data, behind);
   if (written.ok() && written.value()) mail_.signal(from_, to_);
@@ -58,14 +58,14 @@ Result<bool> Outgoing::put(const Record& record, const void* data, size_t behind
 }
 
 // Each says whether it has written something.
-Result<bool> Outgoing::write_answer() {
+Result<bool> MessageSender::write_answer() {
   if (answers_.empty()) return false;
   Result<bool> written = put(answers_.front(), nullptr, 0);
   if (written.ok() && written.value()) answers_.pop_front();
   return written;
 }
 
-Result<bool> Outgoing::write_offer(std::vector<Message>* done) {
+Result<bool> MessageSender::write_offer(std::vector<Message>* done) {
   if (fresh_.empty()) return false;
   Message& message = fresh_.front();
   const bool whole = is_short(message);
@@ -84,7 +84,7 @@ Result<bool> Outgoing::write_offer(std::vector<Message>* done) {
   return written;
 }
 
-Result<bool> Outgoing::write_piece(std::vector<Message>* done) {
+Result<bool> MessageSender::write_piece(std::vector<Message>* done) {
   if (leaving_.empty()) return false;
   Message& message = leaving_.front();
   const size_t bytes = std::min(ring_.most_behind(), message.bytes - message.moved);
@@ -98,7 +98,7 @@ Result<bool> Outgoing::write_piece(std::vector<Message>* done) {
   return written;
 }
 
-Result<bool> Outgoing::write(std::vector<Message>* done) {
+Result<bool> MessageSender::write(std::vector<Message>* done) {
   for (int i = 0; i < kWrittenAtOnce; ++i) {
     Result<bool> written = !answers_.empty() ? write_answer() : !fresh_.empty() ? write_offer(done) : write_piece(done);
     if (!written.ok() || !written.value()) return written;
@@ -106,7 +106,7 @@ Result<bool> Outgoing::write(std::vector<Message>* done) {
   return true;
 }
 
-std::vector<Message> Outgoing::give_up() {
+std::vector<Message> MessageSender::give_up() {
   std::vector<Message> all;
   for (std::deque<Message>* queue : {&fresh_, &leaving_}) {
     std::move(queue->begin(), queue->end(), std::back_inserter(all));
@@ -118,7 +118,7 @@ std::vector<Message> Outgoing::give_up() {
   return all;
 }
 
-std::string Outgoing::progress_of(const Message& message) const {
+std::string MessageSender::progress_of(const Message& message) const {
   const std::string rank = "rank " + std::to_string(to_);
   const auto same = [&message](const Message& other) { return &other == &message; };
   if (std::any_of(fresh_.begin(), fresh_.end(), same)) return rank + " has not read what came before it";

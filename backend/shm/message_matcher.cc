@@ -1,4 +1,4 @@
-#include "shm/matching.h"
+#include "shm/message_matcher.h"
 
 #include <algorithm>
 #include <iterator>
@@ -9,12 +9,12 @@ namespace {
 bool accepts(const Message& wanted, int source) { return wanted.peer == kAnySource || wanted.peer == source; }
 }  // namespace
 
-void Matching::want(Message message) {
+void MessageMatcher::want(Message message) {
   touched_.push_back(message.tag);
   tags_[message.tag].wanted.push_back(std::move(message));
 }
 
-std::optional<Message> Matching::take_for(int source, int tag) {
+std::optional<Message> MessageMatcher::take_for(int source, int tag) {
   const auto found = tags_.find(tag);
   if (found == tags_.end()) return std::nullopt;
   Queue& queue = found->second;
@@ -29,7 +29,7 @@ std::optional<Message> Matching::take_for(int source, int tag) {
   return message;
 }
 
-void Matching::arrive(Arrival arrival) {
+void MessageMatcher::arrive(Arrival arrival) {
   touched_.push_back(arrival.record.tag);
   std::deque<Arrival>& arrived = tags_[arrival.record.tag].arrived;
   const auto later = [&](const Arrival& other) { return other.record.ticket > arrival.record.ticket; };
@@ -38,7 +38,7 @@ void Matching::arrive(Arrival arrival) {
   arrived.insert(place, std::move(arrival));
 }
 
-std::optional<Arrival> Matching::take_arrival(Queue& queue, const Message& wanted, uint64_t look) {
+std::optional<Arrival> MessageMatcher::take_arrival(Queue& queue, const Message& wanted, uint64_t look) {
   const auto found = std::find_if(queue.arrived.begin(), queue.arrived.end(),
                                   [&](const Arrival& arrival) { return accepts(wanted, arrival.source); });
   if (found == queue.arrived.end() || (wanted.peer == kAnySource && found->look >= look)) return std::nullopt;
@@ -48,7 +48,7 @@ std::optional<Arrival> Matching::take_arrival(Queue& queue, const Message& wante
 }
 
 // A receive from any rank that must wait keeps the later ones from what it may take.
-std::vector<Matching::Match> Matching::fit(uint64_t look) {
+std::vector<MessageMatcher::Match> MessageMatcher::fit(uint64_t look) {
   std::vector<Match> matches;
   std::vector<int> again;
   std::sort(touched_.begin(), touched_.end());
@@ -73,7 +73,7 @@ std::vector<Matching::Match> Matching::fit(uint64_t look) {
   return matches;
 }
 
-std::vector<Message> Matching::give_up(int source) {
+std::vector<Message> MessageMatcher::give_up(int source) {
   std::vector<Message> given_up;
   for (auto tag = tags_.begin(); tag != tags_.end();) {
     auto& [wanted, arrived] = tag->second;
@@ -94,7 +94,7 @@ std::vector<Message> Matching::give_up(int source) {
   return given_up;
 }
 
-std::vector<Message> Matching::give_up_all() {
+std::vector<Message> MessageMatcher::give_up_all() {
   std::vector<Message> given_up;
   for (auto& [_, queue] : tags_) {
     std::move(queue.wanted.begin(), queue.wanted.end(), std::back_inserter(given_up));

@@ -12,10 +12,10 @@
 
 namespace switchml::shm {
 
-class Outgoing {
+class MessageSender {
  public:
   /// The only one of that pair. `mail` outlives it.
-  Outgoing(const Mail& mail, int from, int to);
+  MessageSender(const Mail& mail, int from, int to);
 
   void send(Message message);
   /// Replies to the peer's offer `id`: accept or refuse.
@@ -31,7 +31,7 @@ class Outgoing {
 
   /// All messages that have not ended, taken out; answers are forgotten.
   std::vector<Message> give_up();
-  /// As of Matching.
+  /// As of MessageMatcher.
   template <typename F>
   const Message* find(const F& f) const;
   /// How far a message of it has come, for people: "rank 1 has not asked for it".
@@ -61,7 +61,7 @@ class Outgoing {
 };
 
 template <typename F>
-const Message* Outgoing::find(const F& f) const {
+const Message* MessageSender::find(const F& f) const {
   for (const std::deque<Message>* queue : {&fresh_, &leaving_}) {
     for (const Message& message : *queue) {
       if (f(message)) return &message;

@@ -1,4 +1,4 @@
-#include "shm/matching.h"
+#include "shm/message_matcher.h"
 
 #include <gtest/gtest.h>
 
@@ -19,15 +19,15 @@ Arrival arrival_of(int source, int tag, uint64_t ticket, Record::Kind kind = Rec
   return {source, {kind, tag, ticket, 0, ticket}, look};
 }
 /// "receive 1 takes 5": numbers of receives are their sizes, of messages their tickets.
-std::vector<std::pair<size_t, uint64_t>> match_numbers(const std::vector<Matching::Match>& matches) {
+std::vector<std::pair<size_t, uint64_t>> match_numbers(const std::vector<MessageMatcher::Match>& matches) {
   std::vector<std::pair<size_t, uint64_t>> result;
   for (const auto& [message, arrival] : matches) result.emplace_back(message.bytes, arrival.record.ticket);
   return result;
 }
 using MatchNumbers = std::vector<std::pair<size_t, uint64_t>>;
 
-TEST(Matching, GivesAReceiveFromAnyRankTheEarliest) {
-  Matching matching;
+TEST(MessageMatcher, GivesAReceiveFromAnyRankTheEarliest) {
+  MessageMatcher matching;
   for (const auto& [source, ticket] : {std::pair{1, 5}, {2, 3}, {3, 4}}) {
     matching.arrive(arrival_of(source, 0, static_cast<uint64_t>(ticket)));
   }
@@ -35,8 +35,8 @@ TEST(Matching, GivesAReceiveFromAnyRankTheEarliest) {
   EXPECT_EQ(match_numbers(matching.fit(kBehindAll)), (MatchNumbers{{1, 3}, {2, 4}, {3, 5}}));
 }
 
-TEST(Matching, WaitsUntilEarlierOnesMustHaveCome) {
-  Matching matching;
+TEST(MessageMatcher, WaitsUntilEarlierOnesMustHaveCome) {
+  MessageMatcher matching;
   matching.want(wanted_from(kAnySource, 0, 1));
   matching.want(wanted_from(2, 0, 2));
   matching.arrive(arrival_of(2, 0, 5, Record::kOffer, 1));
@@ -45,8 +45,8 @@ TEST(Matching, WaitsUntilEarlierOnesMustHaveCome) {
   EXPECT_EQ(match_numbers(matching.fit(3)), (MatchNumbers{{1, 4}, {2, 5}}));
 }
 
-TEST(Matching, ServesReceivesInTheirOrder) {
-  Matching matching;
+TEST(MessageMatcher, ServesReceivesInTheirOrder) {
+  MessageMatcher matching;
   matching.want(wanted_from(kAnySource, 0, 1));
   matching.want(wanted_from(1, 0, 2));
   EXPECT_FALSE(matching.take_for(1, 0)) << "it is the first one's, which looks at all ranks";
@@ -55,8 +55,8 @@ TEST(Matching, ServesReceivesInTheirOrder) {
   EXPECT_EQ(match_numbers(matching.fit(kBehindAll)), (MatchNumbers{{1, 1}, {2, 2}}));
 }
 
-TEST(Matching, FindsTheReceiveOfWhatComes) {
-  Matching matching;
+TEST(MessageMatcher, FindsTheReceiveOfWhatComes) {
+  MessageMatcher matching;
   matching.want(wanted_from(2, 0, 1));
   matching.want(wanted_from(1, 0, 2));
   matching.want(wanted_from(1, 0, 3));
@@ -68,8 +68,8 @@ TEST(Matching, FindsTheReceiveOfWhatComes) {
   EXPECT_EQ(match_numbers(matching.fit(kBehindAll)), (MatchNumbers{{3, 1}}));
 }
 
-TEST(Matching, GivesUpWhatARankOwes) {
-  Matching matching;
+TEST(MessageMatcher, GivesUpWhatARankOwes) {
+  MessageMatcher matching;
   matching.want(wanted_from(1, 0, 1));
   matching.want(wanted_from(2, 0, 2));
   matching.want(wanted_from(kAnySource, 1, 3));
@@ -84,8 +84,8 @@ TEST(Matching, GivesUpWhatARankOwes) {
   EXPECT_EQ(matching.give_up_all().size(), 1U);
 }
 
-TEST(Matching, ShowsItsReceives) {
-  Matching matching;
+TEST(MessageMatcher, ShowsItsReceives) {
+  MessageMatcher matching;
   matching.want(wanted_from(1, 0, 1));
   matching.want(wanted_from(2, 5, 2));
   size_t seen = 0;

@@ -1,4 +1,4 @@
-// Frames as a card sends them: from where they lie, or as copies.
+// What sends through a card: frames from where they lie, or as copies; and what its transports have in common.
 #pragma once
 
 #include <algorithm>
@@ -13,9 +13,9 @@
 namespace switchml::rdma {
 
 /// One thread. The card, and the pairs that send, are others' and end in this order: pairs, this, card.
-class Outgoing {
+class CardSender {
  public:
-  explicit Outgoing(const Card& card)
+  explicit CardSender(const Card& card)
       : memory_(card.verbs(), card.domain(), IBV_ACCESS_LOCAL_WRITE), tensors_(card.verbs(), card.domain()) {}
 
   /// Makes room for copies of frames. An error where the system pins no more.
@@ -102,7 +102,7 @@ class CardTransport : public Transport, public QueuePairs {
   const char* name() const override { return "rdma"; }
   QueuePairs* queue_pairs() override { return this; }
   uint8_t* allocate(size_t bytes) override {
-    auto data = outgoing_->memory().allocate(std::max<size_t>(bytes, 1));
+    auto data = sender_->memory().allocate(std::max<size_t>(bytes, 1));
     if (!data.ok()) throw StatusError(data.status());
     return data.value();
   }
@@ -112,7 +112,7 @@ class CardTransport : public Transport, public QueuePairs {
 
  protected:
   Card card_;
-  std::optional<Outgoing> outgoing_;
+  std::optional<CardSender> sender_;
 };
 
 }  // namespace switchml::rdma

@@ -1,4 +1,4 @@
-#include "shm/outgoing.h"
+#include "shm/message_sender.h"
 
 #include <gtest/gtest.h>
 
@@ -40,7 +40,7 @@ struct OneWay {
     return kinds;
   }
   MailMemory memory;
-  Outgoing out;
+  MessageSender out;
   Ring reader;
   std::vector<Message> done;
   Record last;
@@ -48,7 +48,7 @@ struct OneWay {
 
 using Kinds = std::vector<uint32_t>;
 
-TEST(Outgoing, SendsShortMessagesWhole) {
+TEST(MessageSender, SendsShortMessagesWhole) {
   OneWay pair;
   End first(1, 3, 10);
   End second(1, 4, kShortMessage);
@@ -64,7 +64,7 @@ TEST(Outgoing, SendsShortMessagesWhole) {
   EXPECT_TRUE(pair.memory.mail().take_signals(1)[0]);
 }
 
-TEST(Outgoing, OffersLongOnesUntilTheyAreWanted) {
+TEST(MessageSender, OffersLongOnesUntilTheyAreWanted) {
   OneWay pair;
   End end(1, 0, kShortMessage + 1);
   pair.out.send(end.sent());
@@ -78,7 +78,7 @@ TEST(Outgoing, OffersLongOnesUntilTheyAreWanted) {
   EXPECT_EQ(pair.done.size(), 1U);
 }
 
-TEST(Outgoing, EndsWhatIsNotWantedOrHasNoBytes) {
+TEST(MessageSender, EndsWhatIsNotWantedOrHasNoBytes) {
   OneWay pair;
   End end(1, 0, kShortMessage + 1);
   pair.out.send(end.sent());
@@ -88,7 +88,7 @@ TEST(Outgoing, EndsWhatIsNotWantedOrHasNoBytes) {
 }
 
 // Whoever asks for nothing has at most so much lying there.
-TEST(Outgoing, GivesNoMoreThanItsAllowance) {
+TEST(MessageSender, GivesNoMoreThanItsAllowance) {
   for (const size_t bytes : {size_t{0}, size_t{1}, size_t{4096}, kShortMessage}) {
     OneWay pair;
     End end(1, 0, bytes);
@@ -99,15 +99,15 @@ TEST(Outgoing, GivesNoMoreThanItsAllowance) {
       if (pair.read() != Kinds{Record::kWhole}) break;
     }
     EXPECT_EQ(pair.last.kind, Record::kOffer);
-    EXPECT_EQ(wholes, 4 * Outgoing::charge(kShortMessage) / Outgoing::charge(bytes)) << bytes;
-    pair.reader.take(Outgoing::charge(bytes));
+    EXPECT_EQ(wholes, 4 * MessageSender::charge(kShortMessage) / MessageSender::charge(bytes)) << bytes;
+    pair.reader.take(MessageSender::charge(bytes));
     pair.out.send(end.sent());
     pair.write_all();
     EXPECT_EQ(pair.read(), Kinds{Record::kWhole}) << "one was taken";
   }
 }
 
-TEST(Outgoing, WritesAnswersFirstAndBytesLast) {
+TEST(MessageSender, WritesAnswersFirstAndBytesLast) {
   OneWay pair;
   End large(1, 0, 100000);
   End small(1, 0, 1);
@@ -122,7 +122,7 @@ TEST(Outgoing, WritesAnswersFirstAndBytesLast) {
   EXPECT_EQ(pair.read(), (Kinds{Record::kWanted, Record::kDropped, Record::kWhole, Record::kPiece, Record::kPiece}));
 }
 
-TEST(Outgoing, WaitsForRoomAndGoesOn) {
+TEST(MessageSender, WaitsForRoomAndGoesOn) {
   OneWay pair;
   End large(1, 0, 3 * Mail::kMaxCapacity);
   pair.out.send(large.sent());
@@ -147,7 +147,7 @@ TEST(Outgoing, WaitsForRoomAndGoesOn) {
   EXPECT_GT(rounds, 2U);
 }
 
-TEST(Outgoing, GivesUpAll) {
+TEST(MessageSender, GivesUpAll) {
   OneWay pair;
   End large(1, 0, 3 * Mail::kMaxCapacity);
   for (int i = 0; i < 3; ++i) pair.out.send(large.sent());
@@ -166,7 +166,7 @@ TEST(Outgoing, GivesUpAll) {
   EXPECT_TRUE(pair.out.give_up().empty());
 }
 
-TEST(Outgoing, GoesThroughTheSmallestRings) {
+TEST(MessageSender, GoesThroughTheSmallestRings) {
   OneWay pair(kMaxWorkers);
   End end(1, 0, 1000, 7);
   pair.out.send(end.sent());
