@@ -24,7 +24,7 @@ setup-package:
 demo: setup-package ## train Fashion-MNIST on 4 ranks over switchml and over gloo, and compare (ARGS="--epochs 1 ...")
 	@$(PYTHON) examples/fashion_mnist/demo.py $(ARGS)
 
-test: ## all gtests, then all pytests (ARGS="-k name" goes to pytest)
+test: ## gtests and pytests (ARGS=--all: also the slow ones and the models; ARGS="-k name" goes to pytest)
 	@.ci/test.sh $(TORCH) $(ARGS)
 
 test-p4: setup ## the P4 programs: compiled, vectors and more on bmv2 and the Tofino model, where the tools are on PATH (docs/switch.md)
@@ -62,7 +62,8 @@ format: ## format C++ and Python in place
 	@find backend tests benchmarks -name '*.h' -o -name '*.cc' | xargs -r clang-format-14 -i
 	@.venv-lint/bin/ruff format --quiet .
 
-soak: setup ## 100,000 seeds of the simulator, clang-tidy in depth, the sanitizers, the fuzzers (FUZZ_SECONDS, 600, each), 10 minutes of lossy networks (ARGS="--netlab-minutes 600")
+soak: setup ## all tests, 100,000 seeds of the simulator, clang-tidy in depth, the sanitizers, the fuzzers (FUZZ_SECONDS, 600, each), 10 minutes of lossy networks (ARGS="--netlab-minutes 600")
+	@.ci/test.sh $(TORCH) --all
 	@$(BUILD)/tests/sim/switchml_sim --seeds 1:100000
 	@.ci/lint.sh deep
 	@.ci/sanitize.sh

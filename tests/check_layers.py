@@ -62,6 +62,7 @@ TESTED_ELSEWHERE = {
     "session/settle_payload.cc": "what it decides: path_report_test.cc; the rest through agree(): agreement_test.cc",
     "session/settle_cards.cc": "through agree(): session_rdma_test.cc",
     "session/attachment.cc": "through Session::open: session_test.cc and others",
+    "shm/tensor_chunks.cc": "through local ranks: local_rank_test.cc, movement_test.cc, owners_test.cc",
 }
 
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]')

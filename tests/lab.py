@@ -11,6 +11,8 @@ import subprocess
 import sys
 import time
 
+import forked
+
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 PATIENCE = 120.0  # seconds for anything that must come
 _CLONE_NEWNET = 0x40000000
@@ -141,6 +143,12 @@ class Lab:
             )  # fmt: skip
         self.processes.append(process)
         return process
+
+    def fork(self, name, script, *arguments, **more):
+        """As `start` of a Python script that imports PyTorch and switchml, which are imported already."""
+        with open(self.folder / f"{name}.log", "wb") as log:
+            self.processes.append(forked.start(script, *arguments, log=log, **more))
+        return self.processes[-1]
 
     def log(self, name):
         return (self.folder / f"{name}.log").read_text(errors="replace")

@@ -35,16 +35,8 @@ def run_ranks(lab, name, namespaces, settings, seconds=240):
     store, outs = lab.folder / f"{name}.store", [lab.folder / f"{name}-{rank}.pt" for rank in range(len(namespaces))]
     settings = {"GLOO_SOCKET_IFNAME": "lo", **settings}  # PyTorch before 2.3 connects Gloo at once
     ranks = {
-        f"{name}-{rank}": lab.start(
-            f"{name}-{rank}",
-            sys.executable,
-            __file__,
-            rank,
-            len(namespaces),
-            store,
-            outs[rank],
-            namespace=namespace,
-            **settings,
+        f"{name}-{rank}": lab.fork(
+            f"{name}-{rank}", __file__, rank, len(namespaces), store, outs[rank], namespace=namespace, **settings
         )
         for rank, namespace in enumerate(namespaces)
     }

@@ -82,11 +82,11 @@ Parts parts_of(const at::Tensor& tensor, const std::vector<int64_t>& splits, int
   return result;
 }
 
-/// Who sends what to whom in an all_to_all, and who expects what of whom. Every rank says its own, and sees the same
-/// disagreement. Copies share the numbers.
-class Exchange {
+/// What ranks send to each other in an all_to_all, and what they expect of each other. Every rank says its own, and
+/// sees the same disagreement. Copies share the numbers.
+class AllToAllSizes {
  public:
-  Exchange(int rank, int ranks, const Parts& sent, const Parts& expected)
+  AllToAllSizes(int rank, int ranks, const Parts& sent, const Parts& expected)
       : rank_(rank), ranks_(ranks), numbers_(at::zeros({2, ranks, ranks}, at::kLong)) {
     for (size_t other = 0; other < static_cast<size_t>(ranks); ++other) {
       number(0, rank, static_cast<int>(other)) = encoded(sent[other]);
@@ -102,9 +102,8 @@ class Exchange {
 
   /// Through the engine. `to`: by rank, where what it sends to this one goes.
   void issue(Reduction* call, const at::Tensor& input, const std::vector<void*>& to) const {
-    call->exchange(input, own(), [copy = *this, to](const std::vector<uint64_t>& of_all, Collective* part) {
-      return copy.arrange(of_all, to, part);
-    });
+    call->exchange(input, own(),
+                   [copy = *this, to](const std::vector<uint64_t>& of_all) { return copy.plan(of_all, to); });
   }
 
  private:
@@ -119,7 +118,7 @@ class Exchange {
     }
     return result;
   }
-  Status arrange(const std::vector<uint64_t>& of_all, const std::vector<void*>& to, Collective* part) const {
+  Result<ExchangePlan> plan(const std::vector<uint64_t>& of_all, const std::vector<void*>& to) const {
     size_t next = 0;
     for (int rank = 0; rank < ranks_; ++rank) {
       for (const int which : {0, 1}) {
@@ -129,12 +128,13 @@ class Exchange {
       }
     }
     if (Status status = compared(); !status.ok()) return status;
+    ExchangePlan result;
     for (int from = 0; from < ranks_; ++from) {
       const size_t begin = sent_before(from, rank_);
-      part->pieces.push_back({to[static_cast<size_t>(from)], begin, sent_before(from, rank_ + 1)});
-      part->count = std::max(part->count, sent_before(from, ranks_));
+      result.receive_ranges.push_back({to[static_cast<size_t>(from)], begin, sent_before(from, rank_ + 1)});
+      result.count = std::max(result.count, sent_before(from, ranks_));
     }
-    return {};
+    return result;
   }
 
   // Nothing is nothing, of whatever type.
@@ -431,7 +431,7 @@ WorkPtr ProcessGroupSwitchML::alltoall_base(at::Tensor& output, at::Tensor& inpu
   arguments(Call::kAllToAllSingle).all_to_all_single(output, input, output_splits, input_splits);
   const bool shares = overlap(output, input);
   const Parts expected = parts_of(output, output_splits, size_);
-  const Exchange exchange(rank_, size_, parts_of(input, input_splits, size_), expected);
+  const AllToAllSizes exchange(rank_, size_, parts_of(input, input_splits, size_), expected);
   if (core_->engine_can_exchange() && engine_moves({input}, {output})) {
     Reduction call = movement(Call::kAllToAllSingle, OpType::ALLTOALL_BASE, {output}, type_name(input.scalar_type()),
                               Terms::of(opts));
@@ -466,7 +466,7 @@ WorkPtr ProcessGroupSwitchML::alltoall(Tensors& outputs, Tensors& inputs, const 
   const std::vector<int64_t> input_splits = bytes_of(sent);
   const std::vector<int64_t> output_splits = bytes_of(expected);
   const at::AutoDispatchBelowADInplaceOrView guard;
-  const Exchange exchange(rank_, size_, sent, expected);
+  const AllToAllSizes exchange(rank_, size_, sent, expected);
   const at::Tensor from = at::empty({std::accumulate(input_splits.begin(), input_splits.end(), int64_t{0})}, at::kByte);
   auto* next = static_cast<char*>(from.data_ptr());
   for (const at::Tensor& input : inputs) {

@@ -97,7 +97,7 @@ class Reduction::Pending : public std::enable_shared_from_this<Reduction::Pendin
       fly(session->engine(), waits);
     } else {
       const Status closed = core->closed();
-      for (const Collective& part : parts) ended(closed.ok() ? copy_local(part) : closed);
+      for (const Collective& part : parts) ended(closed.ok() ? complete_alone(part) : closed);
     }
     if (!ended(Status::ok_status())) return;
     // All is over: no other thread is needed, but where it would take this one long.
@@ -114,7 +114,7 @@ class Reduction::Pending : public std::enable_shared_from_this<Reduction::Pendin
   int root = -1;         // of a reduce
   std::string detail;    // beside operation, type and count
   std::string what;      // in place of operation, type and count
-  bool refused = false;  // by `arrange`, which knows what all have called
+  bool refused = false;  // By Exchange::on_sizes_known, which knows what all have called.
 
  private:
   void fly(Engine& engine, bool waits) {
@@ -130,21 +130,6 @@ class Reduction::Pending : public std::enable_shared_from_this<Reduction::Pendin
     // this group, for whom nobody works during a turn.
     const CompletionPool::Wait waiting;
     turn->work_until([this] { return unfinished.load() == 1; });
-  }
-
-  /// A group of one: the result is the input.
-  static Status copy_local(Collective c) {
-    if (c.arrange) {
-      if (Status refused = c.arrange(c.numbers, &c); !refused.ok()) return refused;
-    }
-    if (c.movement == Movement::kScatter) c.input = c.inputs.front();
-    if (c.movement != Movement::kGather) c.pieces = {{c.output, c.output_begin, c.output_end}};
-    const size_t unit = element_bytes(c.type);
-    for (const Piece& piece : c.pieces) {
-      const size_t bytes = (piece.end - piece.begin) * unit;
-      if (bytes > 0) std::memmove(piece.output, static_cast<const char*>(c.input) + piece.begin * unit, bytes);
-    }
-    return {};
   }
 
   /// One part less; whether it was the last.
@@ -249,15 +234,14 @@ void Reduction::add(const at::Tensor& input, const at::Tensor& output, size_t be
   SWITCHML_ASSERT(operation.has_value());
   part.op = *operation;
   part.type = *element_type(input.scalar_type());
-  part.input = input.data_ptr();
   part.count = static_cast<size_t>(input.numel());
-  part.output = output.defined() ? output.data_ptr() : nullptr;
-  part.output_begin = begin;
-  part.output_end = end;
   part.deadline = deadline_;
   part.title = to_string(call_);
+  Operands& operands = *part.operands();
+  operands.input = input.data_ptr();
+  operands.output = {output.defined() ? output.data_ptr() : nullptr, begin, end};
   if (op_.op_ == c10d::ReduceOp::AVG && is_floating(part.type)) {
-    part.divisor = static_cast<uint32_t>(flight_->core->group().size);
+    operands.divisor = static_cast<uint32_t>(flight_->core->group().size);
   }
   flight_->results.kept.push_back(input);
   if (output.defined()) flight_->results.kept.push_back(output);
@@ -316,7 +300,10 @@ void Reduction::slice(const at::Tensor& input, const at::Tensor& output, size_t 
 void Reduction::slice(const at::Tensor& input, const at::Tensor& output, size_t begin,
                       const std::vector<size_t>& ends) {
   slice(input, output, begin);
-  for (size_t i = 1; i <= flight_->parts_of_each; ++i) flight_->parts[flight_->parts.size() - i].ends = ends;
+  for (size_t i = 1; i <= flight_->parts_of_each; ++i) {
+    Collective& part = flight_->parts[flight_->parts.size() - i];
+    part.kind = ReduceScatter{*part.operands(), ends};
+  }
 }
 
 /// Memory for a result, from which it reaches `output` in the end.
@@ -335,9 +322,10 @@ at::Tensor Reduction::target(const at::Tensor& output, bool apart) {
 
 void Reduction::agree_about(const std::string& what) { flight_->what = what; }
 
-Collective Reduction::moved(Movement movement, size_t bytes) const {
+template <typename Kind>
+Collective Reduction::moved(Kind kind, size_t bytes) const {
   Collective part;
-  part.movement = movement;
+  part.kind = std::move(kind);
   part.type = ElementType::kUInt8;  // [MOVED-1]
   part.count = bytes;
   part.deadline = deadline_;
@@ -363,26 +351,19 @@ std::vector<void*> Reduction::memory_of(const std::vector<at::Tensor>& outputs) 
 }
 
 void Reduction::broadcast(const at::Tensor& tensor, int root) {
-  Collective part = moved(Movement::kBroadcast, tensor.nbytes());
-  part.root = root;
-  if (root == flight_->core->group().rank) {
-    part.input = given(tensor, false);
-  } else {
-    part.output = memory_of(tensor);
-    part.output_end = part.count;
-  }
-  flight_->parts.push_back(std::move(part));
+  const bool is_root = root == flight_->core->group().rank;
+  const Broadcast part{root, is_root ? given(tensor, false) : nullptr, is_root ? nullptr : memory_of(tensor)};
+  flight_->parts.push_back(moved(part, tensor.nbytes()));
 }
 
 void Reduction::scatter(const std::vector<at::Tensor>& pieces, const at::Tensor& output, int root) {
-  Collective part = moved(Movement::kScatter, output.nbytes());
+  Scatter part;
   part.root = root;
   if (root == flight_->core->group().rank) {
     for (const at::Tensor& piece : pieces) part.inputs.push_back(given(piece, false));
   }
   part.output = memory_of(output);
-  part.output_end = part.count;
-  flight_->parts.push_back(std::move(part));
+  flight_->parts.push_back(moved(std::move(part), output.nbytes()));
 }
 
 void Reduction::gather(const at::Tensor& input, const std::vector<at::Tensor>& outputs) {
@@ -400,26 +381,27 @@ void Reduction::gather_into(const at::Tensor& input, const at::Tensor& output) {
 
 // An input that is the output's own part is read before that is written, chunk by chunk.
 void Reduction::gather(const at::Tensor& input, const std::vector<at::Tensor>& outputs, const std::vector<void*>& to) {
-  Collective part = moved(Movement::kGather, input.nbytes());
+  Gather part;
   const bool in_place = !to.empty() && to[static_cast<size_t>(flight_->core->group().rank)] == input.data_ptr();
   part.input = given(input, !in_place && overlap({input}, outputs));
-  for (void* output : to) part.pieces.push_back({output, 0, part.count});
-  flight_->parts.push_back(std::move(part));
+  for (void* output : to) part.receive_ranges.push_back({output, 0, input.nbytes()});
+  flight_->parts.push_back(moved(std::move(part), input.nbytes()));
 }
 
-void Reduction::exchange(const at::Tensor& input, std::vector<uint64_t> numbers, Arrange arrange) {
-  Collective part = moved(Movement::kGather, 0);
+void Reduction::exchange(const at::Tensor& input, std::vector<uint64_t> sizes, OnSizesKnown on_sizes_known) {
+  Exchange part;
   part.input = given(input, false);
-  part.input_end = part.part_of = input.nbytes();
-  part.numbers = std::move(numbers);
-  part.arrange = [flight = std::weak_ptr<Pending>(flight_), arrange = std::move(arrange)](
-                     const std::vector<uint64_t>& of_all, Collective* arranged) {
-    const Status status = arrange(of_all, arranged);
+  part.send_count = input.nbytes();
+  part.sizes = std::move(sizes);
+  part.on_sizes_known = [flight = std::weak_ptr<Pending>(flight_),
+                         on_sizes_known = std::move(on_sizes_known)](const std::vector<uint64_t>& of_all) {
+    Result<ExchangePlan> plan = on_sizes_known(of_all);
     const std::shared_ptr<Pending> held = flight.lock();
-    if (held && !status.ok()) held->refused = true;
-    return status;
+    if (held && !plan.ok()) held->refused = true;
+    return plan;
   };
-  flight_->parts.push_back(std::move(part));
+  flight_->parts.push_back(moved(std::move(part), 0));
+  flight_->parts.back().total_count = input.nbytes();
 }
 
 // ---- what has no elements ----
@@ -457,7 +439,7 @@ void Reduction::tag_parts() {
     for (const std::string* text : {&flight_->what, &flight_->detail}) hash = fnv1a(text->data(), text->size(), hash);
     parts[i].tag = hash;
     parts[i].sequence = flight_->call->record().sequence();
-    if (parts[i].movement == Movement::kNone) parts[i].root = flight_->root;
+    if (auto* reduce = std::get_if<Reduce>(&parts[i].kind)) reduce->root = flight_->root;
   }
 }
 

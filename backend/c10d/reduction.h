@@ -56,9 +56,9 @@ class Reduction {
   void gather(const at::Tensor& input, const std::vector<at::Tensor>& outputs, const std::vector<void*>& to);
   /// The same, of one tensor's equal parts.
   void gather_into(const at::Tensor& input, const at::Tensor& output);
-  /// Everybody gets parts of everybody's `input`, where `numbers` and `arrange` (engine/engine.h, Collective) say so.
-  using Arrange = std::function<Status(const std::vector<uint64_t>& of_all, Collective* part)>;
-  void exchange(const at::Tensor& input, std::vector<uint64_t> numbers, Arrange arrange);
+  /// Each rank gets parts of the `input` of all: format/collective.h, Exchange.
+  using OnSizesKnown = decltype(Exchange::on_sizes_known);
+  void exchange(const at::Tensor& input, std::vector<uint64_t> sizes, OnSizesKnown on_sizes_known);
   /// Memory for a result, from which it reaches `output` in the end.
   void* memory_of(const at::Tensor& output);
   std::vector<void*> memory_of(const std::vector<at::Tensor>& outputs);
@@ -88,7 +88,8 @@ class Reduction {
   void add_integer_mean(const at::Tensor& input, const at::Tensor& output, size_t begin, size_t end);
   at::Tensor prepared(const at::Tensor& tensor);
   at::Tensor target(const at::Tensor& output, bool apart);
-  Collective moved(Movement movement, size_t bytes) const;
+  template <typename Kind>
+  Collective moved(Kind kind, size_t bytes) const;
   const void* given(const at::Tensor& input, bool apart);
   void tag_parts();
 

@@ -15,20 +15,20 @@ Collective announcement_of(const Collective& collective) {
   Collective announced;
   announced.op = collective.op;
   announced.type = collective.type;
-  announced.divisor = collective.divisor;
+  announced.operands()->divisor = collective.operands()->divisor;
   announced.deadline = collective.deadline;
   announced.sequence = collective.sequence;
   announced.title = collective.title;
   announced.tag = fnv1a(&collective.count, sizeof collective.count, collective.tag);  // [PAIR-2]
-  announced.part_of = std::max(collective.count, collective.part_of);
+  announced.total_count = std::max(collective.count, collective.total_count);
   return announced;
 }
 
 }  // namespace
 
 bool goes_to_switch(const Collective& collective) {
-  return collective.movement == Movement::kNone && collective.op != ReduceOp::kBarrier &&
-         collective.count > kFewElements && integer_can(collective.op, collective.type);
+  return collective.operands() != nullptr && collective.op != ReduceOp::kBarrier && collective.count > kFewElements &&
+         integer_can(collective.op, collective.type);
 }
 
 // An engine that is told says so again, from within.

@@ -33,12 +33,12 @@ bool SendWindow::allows(const Lane& lane) {
     if (&each == &lane) break;
   }
   if (under_way < window_->chunks()) return true;
-  limits_ = true;
+  app_limited_ = false;
   return false;
 }
 
 void SendWindow::on_answered(Duration round_trip, Time now) {
-  if (window_) window_->on_answered(round_trip, limits_, now);
+  if (window_) window_->on_answered(round_trip, app_limited_, now);
 }
 
 }  // namespace switchml

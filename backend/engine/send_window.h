@@ -19,7 +19,7 @@ class SendWindow {
   bool is_on() const { return window_.has_value(); }
 
   /// A round of sending begins, or ends: what was owed and not used is owed no more.
-  void begin_round() { limits_ = false; }
+  void begin_round() { app_limited_ = true; }
   void end_round() { owed_ = 0; }
   /// Whether this lane may send one more chunk of elements.
   bool allows(const Lane& lane);
@@ -35,8 +35,8 @@ class SendWindow {
  private:
   const Lanes& lanes_;
   std::optional<CongestionWindow> window_;
-  int owed_ = 0;         // chunks that may go beyond the window, in this round
-  bool limits_ = false;  // what was sent last
+  int owed_ = 0;             // chunks that may go beyond the window, in this round
+  bool app_limited_ = true;  // the window has not held back any chunk in this round
 };
 
 }  // namespace switchml

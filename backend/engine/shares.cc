@@ -92,11 +92,12 @@ std::vector<ShardPart> Shares::of_integers(const Collective& collective, size_t 
 
 /// Into pieces or parts, none of which is more than twice as large as a fair one: its owner's links would be the limit.
 bool Shares::is_divided(const Collective& collective) const {
-  if (has_piece_of_each(collective.movement)) return true;
-  if (collective.ends.empty()) return false;
+  if (has_piece_of_each(collective.movement())) return true;
+  const auto* scattered = std::get_if<ReduceScatter>(&collective.kind);
+  if (scattered == nullptr) return false;
   size_t largest = 0;
   size_t begin = 0;
-  for (const size_t end : collective.ends) largest = std::max(largest, end - std::exchange(begin, end));
+  for (const size_t end : scattered->scatter_ends) largest = std::max(largest, end - std::exchange(begin, end));
   return largest <= 2 * (total(collective) / static_cast<size_t>(workers_) + 1);  // [SHARE-8]
 }
 
@@ -109,11 +110,12 @@ bool Shares::are_beside_all() const {
 }
 
 std::vector<uint32_t> Shares::weights_for(const Collective& collective, size_t chunks) const {
-  const bool of_one = collective.movement == Movement::kBroadcast || collective.movement == Movement::kNone;
+  const bool of_one = !has_piece_of_each(collective.movement());
+  const int root = collective.root();
   std::vector<uint32_t> weights = weights_;
-  if (!of_one || collective.root < 0 || chunks < 2) return weights;
+  if (!of_one || root < 0 || chunks < 2) return weights;
   for (size_t i = 0; i < weights.size(); ++i) {
-    if (beside_[i] == collective.root) weights[i] = 0;  // [SHARE-9]
+    if (beside_[i] == root) weights[i] = 0;  // [SHARE-9]
   }
   const bool any = std::any_of(weights.begin(), weights.end(), [](uint32_t weight) { return weight > 0; });
   return any ? weights : weights_;
@@ -121,11 +123,12 @@ std::vector<uint32_t> Shares::weights_for(const Collective& collective, size_t c
 
 std::vector<ShardPart> Shares::by_owner(const Collective& collective, size_t home, size_t bytes) const {
   const size_t span = elements_per_span(collective.type, bytes, exact_);
+  const auto* scattered = std::get_if<ReduceScatter>(&collective.kind);
   std::vector<ShardPart> parts;
   size_t begin = 0;
   for (size_t i = 0; i < weights_.size(); ++i) {
     const size_t owner = i / shards_;
-    const size_t end = collective.ends.empty() ? (owner + 1) * collective.count : collective.ends[owner];
+    const size_t end = scattered == nullptr ? (owner + 1) * collective.count : scattered->scatter_ends[owner];
     const ElementRange part = shard_part(end - begin, span, static_cast<int>(i % shards_), static_cast<int>(shards_));
     if (part.count > 0 || i == home) parts.push_back({i, {begin + part.begin, part.count}, bytes});
     if (i % shards_ + 1 == shards_) begin = end;

@@ -1,7 +1,6 @@
 #include "engine/switch_engine.h"
 
 #include <algorithm>
-#include <cstring>
 #include <deque>
 #include <future>
 #include <map>
@@ -125,11 +124,12 @@ class EngineImpl final : public SwitchEngine {
   }
 
   void submit(Collective collective) override {
-    SWITCHML_ASSERT(collective.movement == Movement::kNone ||
-                    (options_.session.exact && options_.session.workers > 1 && !collective.arrange));
+    SWITCHML_ASSERT(collective.operands() != nullptr || options_.session.exact || options_.session.workers == 1);
+    SWITCHML_ASSERT(!std::holds_alternative<Exchange>(collective.kind));
     SWITCHML_ASSERT((options_.session.exact ? exact_can : integer_can)(collective.op, collective.type));
     if (options_.session.workers == 1 && status().ok()) {
-      complete_alone(collective);
+      const Status outcome = complete_alone(collective);
+      if (collective.done) collective.done(outcome);
       return;
     }
     // One order for all shards: ranks' streams must agree in each of them.
@@ -200,15 +200,6 @@ class EngineImpl final : public SwitchEngine {
       all.push_back(shards_[session * per_session_ + thread]);
     }
     return all;
-  }
-
-  // A group of one: the sum is the input, exactly.
-  static void complete_alone(const Collective& collective) {
-    const size_t size = element_bytes(collective.type);
-    const size_t bytes = (collective.output_end - collective.output_begin) * size;
-    const uint8_t* from = static_cast<const uint8_t*>(collective.input) + collective.output_begin * size;
-    if (bytes > 0 && from != collective.output) std::memmove(collective.output, from, bytes);
-    if (collective.done) collective.done(Status());
   }
 
   // Under order_.

@@ -22,13 +22,13 @@ ElementRange common(ElementRange a, ElementRange b) {
 
 bool ExactCodec::divides_parts() const {
   // [ELANE-8, ETREE-6]
-  return collective_.type == ElementType::kFloat16 && collective_.op == ReduceOp::kSum && collective_.divisor > 1 &&
-         (tree_ || !collective_.inputs.empty());
+  return operands_ != nullptr && collective_.type == ElementType::kFloat16 && collective_.op == ReduceOp::kSum &&
+         operands_->divisor > 1 && (tree_ || !operands_->inputs.empty());
 }
 
 uint8_t ExactCodec::divisor() const {
   const bool divides = sums_floats(collective_.op, collective_.type) && !divides_parts();
-  return divides ? static_cast<uint8_t>(collective_.divisor) : uint8_t{1};
+  return divides ? static_cast<uint8_t>(operands_->divisor) : uint8_t{1};
 }
 
 size_t ExactCodec::encode(ElementRange range, uint8_t* out) const {
@@ -39,15 +39,15 @@ size_t ExactCodec::encode(ElementRange range, uint8_t* out) const {
     std::memcpy(out, elements, bytes);
     return bytes;
   }
-  if (collective_.movement != Movement::kNone) return encode_moved(range, out);
-  SWITCHML_ASSERT(collective_.inputs.size() <= kMaxWorkers);
+  if (operands_ == nullptr) return encode_moved(range, out);
+  SWITCHML_ASSERT(operands_->inputs.size() <= kMaxWorkers);
   std::array<const uint8_t*, kMaxWorkers> inputs;
-  const bool alone = collective_.inputs.empty();
-  const size_t count = alone ? 1 : collective_.inputs.size();
+  const bool alone = operands_->inputs.empty();
+  const size_t count = alone ? 1 : operands_->inputs.size();
   for (size_t i = 0; i < count; ++i) {
-    inputs[i] = static_cast<const uint8_t*>(alone ? collective_.input : collective_.inputs[i]) + range.begin * size;
+    inputs[i] = static_cast<const uint8_t*>(alone ? operands_->input : operands_->inputs[i]) + range.begin * size;
   }
-  const ElementReduction reduction{collective_.op, collective_.type, divides_parts() ? collective_.divisor : 1};
+  const ElementReduction reduction{collective_.op, collective_.type, divides_parts() ? operands_->divisor : 1};
   reduce(reduction, inputs.data(), static_cast<int>(count), range.count, out);  // [ELANE-7]
   return bytes;
 }
@@ -55,19 +55,19 @@ size_t ExactCodec::encode(ElementRange range, uint8_t* out) const {
 /// Whether no result overwrites elements that may still be sent: output and input are apart, or congruent.
 bool ExactCodec::output_follows_input() const {
   const size_t size = element_bytes(collective_.type);
-  const auto input = reinterpret_cast<uintptr_t>(collective_.input),
-             output = reinterpret_cast<uintptr_t>(collective_.output);
-  const size_t bytes = (collective_.output_end - collective_.output_begin) * size;
+  const auto input = reinterpret_cast<uintptr_t>(collective_.input()),
+             output = reinterpret_cast<uintptr_t>(output_.data);
+  const size_t bytes = (output_.end - output_.begin) * size;
   const bool apart = output + bytes <= input || output >= input + collective_.count * size;
-  return apart || output == input + collective_.output_begin * size;
+  return apart || output == input + output_.begin * size;
 }
 
 const uint8_t* ExactCodec::as_they_lie(ElementRange range) const {
-  const bool has_all = collective_.movement == Movement::kNone ? collective_.inputs.empty() && !divides_parts()
-                                                               : collective_.movement == Movement::kBroadcast &&
-                                                                     collective_.root == static_cast<int>(worker_);
+  const auto* broadcast = std::get_if<Broadcast>(&collective_.kind);
+  const bool has_all = operands_ != nullptr ? operands_->inputs.empty() && !divides_parts()
+                                            : broadcast != nullptr && broadcast->root == static_cast<int>(worker_);
   if (!has_all || range.count == 0) return nullptr;
-  return static_cast<const uint8_t*>(collective_.input) + range.begin * element_bytes(collective_.type);
+  return static_cast<const uint8_t*>(collective_.input()) + range.begin * element_bytes(collective_.type);
 }
 
 const uint8_t* ExactCodec::source(ElementRange range) const {
@@ -75,10 +75,9 @@ const uint8_t* ExactCodec::source(ElementRange range) const {
 }
 
 uint8_t* ExactCodec::target(ElementRange range) const {
-  if (has_piece_of_each(collective_.movement) || range.count == 0) return nullptr;
+  if (has_pieces_ || range.count == 0) return nullptr;
   if (common(range, wanted()).count < range.count) return nullptr;
-  return static_cast<uint8_t*>(collective_.output) +
-         (range.begin - collective_.output_begin) * element_bytes(collective_.type);
+  return static_cast<uint8_t*>(output_.data) + (range.begin - output_.begin) * element_bytes(collective_.type);
 }
 
 ElementRange ExactCodec::piece(size_t worker, ElementRange range) const {
@@ -86,17 +85,14 @@ ElementRange ExactCodec::piece(size_t worker, ElementRange range) const {
 }
 
 const uint8_t* ExactCodec::input_of(size_t worker) const {
-  if (collective_.movement == Movement::kGather) {
-    return worker == worker_ ? static_cast<const uint8_t*>(collective_.input) : nullptr;
-  }
-  return collective_.inputs.empty() ? nullptr : static_cast<const uint8_t*>(collective_.inputs[worker]);
+  if (gather_ != nullptr) return worker == worker_ ? static_cast<const uint8_t*>(gather_->input) : nullptr;
+  const auto& inputs = std::get<Scatter>(collective_.kind).inputs;
+  return inputs.empty() ? nullptr : static_cast<const uint8_t*>(inputs[worker]);
 }
 
 uint8_t* ExactCodec::output_of(size_t worker) const {
-  if (collective_.movement == Movement::kScatter) {
-    return worker == worker_ ? static_cast<uint8_t*>(collective_.output) : nullptr;
-  }
-  return collective_.pieces.empty() ? nullptr : static_cast<uint8_t*>(collective_.pieces[worker].output);
+  if (gather_ == nullptr) return worker == worker_ ? static_cast<uint8_t*>(output_.data) : nullptr;
+  return gather_->receive_ranges.empty() ? nullptr : static_cast<uint8_t*>(gather_->receive_ranges[worker].data);
 }
 
 /// Whether `range` lies in this worker's own piece, which needs no result.
@@ -104,7 +100,7 @@ bool ExactCodec::is_own(ElementRange range) const { return piece(worker_, range)
 
 // A chunk across the pieces of several workers is the sum of their parts, each with zeros elsewhere.
 size_t ExactCodec::encode_moved(ElementRange range, uint8_t* out) const {
-  if (collective_.movement == Movement::kBroadcast) return 0;  // The root's elements are sent unchanged.
+  if (!has_pieces_) return 0;  // The root's elements are sent unchanged.
   bool any = false;
   for (size_t worker = range.begin / collective_.count; worker < workers_; ++worker) {
     const ElementRange part = piece(worker, range);
@@ -114,28 +110,24 @@ size_t ExactCodec::encode_moved(ElementRange range, uint8_t* out) const {
     if (!std::exchange(any, true) && part.count < range.count) std::memset(out, 0, range.count);  // [MOVED-6]
     std::memcpy(out + (part.begin - range.begin), input + (part.begin - worker * collective_.count), part.count);
   }
-  if (collective_.movement == Movement::kGather && is_own(range)) decode(out, range);
+  if (gather_ != nullptr && is_own(range)) decode(out, range);
   return any ? range.count : 0;
 }
 
 bool ExactCodec::wants(ElementRange range) const {
-  switch (collective_.movement) {
-    case Movement::kGather: return !collective_.pieces.empty() && !is_own(range);  // [MOVED-3]
-    case Movement::kScatter: return piece(worker_, range).count > 0;               // [MOVED-4]
-    default: return common(range, wanted()).count > 0;                             // [MOVED-2, MOVED-5]
-  }
+  if (gather_ != nullptr) return !gather_->receive_ranges.empty() && !is_own(range);  // [MOVED-3]
+  if (has_pieces_) return piece(worker_, range).count > 0;                            // [MOVED-4]
+  return common(range, wanted()).count > 0;                                           // [MOVED-2, MOVED-5]
 }
 
-ElementRange ExactCodec::wanted() const {
-  return {collective_.output_begin, collective_.output_end - collective_.output_begin};
-}
+ElementRange ExactCodec::wanted() const { return {output_.begin, output_.end - output_.begin}; }
 
 void ExactCodec::decode(const uint8_t* elements, ElementRange range) const {
-  if (!has_piece_of_each(collective_.movement)) {
+  if (!has_pieces_) {
     const size_t size = element_bytes(collective_.type);
     const ElementRange part = common(range, wanted());
     if (part.count == 0) return;
-    std::memcpy(static_cast<uint8_t*>(collective_.output) + (part.begin - collective_.output_begin) * size,
+    std::memcpy(static_cast<uint8_t*>(output_.data) + (part.begin - output_.begin) * size,
                 elements + (part.begin - range.begin) * size, part.count * size);
     return;
   }

@@ -15,6 +15,10 @@ class ExactCodec {
   /// For worker `worker` of `workers`. Keeps a reference. `tree`: inner switches round the sums of some workers.
   ExactCodec(const Collective& collective, int worker, int workers, bool tree = false)
       : collective_(collective),
+        operands_(collective.operands()),
+        gather_(collective.gather()),
+        has_pieces_(has_piece_of_each(collective.movement())),
+        output_(collective.output()),
         worker_(static_cast<size_t>(worker)),
         workers_(static_cast<size_t>(workers)),
         tree_(tree) {}
@@ -32,7 +36,7 @@ class ExactCodec {
   /// Whether this worker wants any of the result of `range`.
   bool wants(ElementRange range) const;
   size_t bytes(ElementRange range) const { return range.count * element_bytes(collective_.type); }
-  /// Writes the result of `range` into the collective's output, as far as output_begin/end ask for it.
+  /// Writes the result of `range` into the collective's output, as far as that asks for it.
   void decode(const uint8_t* elements, ElementRange range) const;
 
  private:
@@ -49,6 +53,10 @@ class ExactCodec {
   const uint8_t* input_of(size_t worker) const;
   uint8_t* output_of(size_t worker) const;
   const Collective& collective_;
+  const Operands* const operands_;  // Null: elements move.
+  const Gather* const gather_;      // Null: it is none.
+  const bool has_pieces_;
+  const OutputRange output_;
   const size_t worker_;
   const size_t workers_;
   const bool tree_;

@@ -199,7 +199,7 @@ void ExactFormat::decode(Task& task, const InFlight& flight, const ResultView& r
   if (is_in_target(flight, result)) counters_.bytes_written_in_place.add(flight.result_bytes);
   if (flight.stage != Stage::kData) return;
   if (result.bytes > 0) exact(task).codec.decode(result.payload, flight.range);
-  if (task.collective().movement == Movement::kNone) counters_.elements_summed_by_switch.add(flight.range.count);
+  if (task.collective().operands() != nullptr) counters_.elements_summed_by_switch.add(flight.range.count);
 }
 
 std::string ExactFormat::disagreement() const {

@@ -1,26 +1,85 @@
 #include "format/collective.h"
 
 #include <algorithm>
+#include <cstring>
 
 #include "base/fnv.h"
 
 namespace switchml {
 
+Operands* Collective::operands() {
+  if (auto* reduce = std::get_if<Reduce>(&kind)) return reduce;
+  return std::get_if<ReduceScatter>(&kind);
+}
+
+Gather* Collective::gather() {
+  if (auto* exchange = std::get_if<Exchange>(&kind)) return exchange;
+  return std::get_if<Gather>(&kind);
+}
+
+Movement Collective::movement() const {
+  if (operands() != nullptr) return Movement::kNone;
+  if (gather() != nullptr) return Movement::kGather;
+  return std::holds_alternative<Broadcast>(kind) ? Movement::kBroadcast : Movement::kScatter;
+}
+
+int Collective::root() const {
+  if (const auto* reduce = std::get_if<Reduce>(&kind)) return reduce->root;
+  if (const auto* broadcast = std::get_if<Broadcast>(&kind)) return broadcast->root;
+  if (const auto* scatter = std::get_if<Scatter>(&kind)) return scatter->root;
+  return -1;
+}
+
+const void* Collective::input() const {
+  if (const Operands* reduced = operands()) return reduced->input;
+  if (const Gather* gathered = gather()) return gathered->input;
+  const auto* broadcast = std::get_if<Broadcast>(&kind);
+  return broadcast != nullptr ? broadcast->input : nullptr;
+}
+
+OutputRange Collective::output() const {
+  if (const Operands* reduced = operands()) return reduced->output;
+  if (gather() != nullptr) return {};
+  const auto* broadcast = std::get_if<Broadcast>(&kind);
+  void* output = broadcast != nullptr ? broadcast->output : std::get<Scatter>(kind).output;
+  return {output, 0, output != nullptr ? count : 0};
+}
+
 std::string describe(const Collective& collective) {
   if (collective.op == ReduceOp::kBarrier) return collective.title;
-  if (collective.movement != Movement::kNone)
-    return collective.title + "(" + std::to_string(collective.part_of > 0 ? collective.part_of : collective.count) +
-           " bytes)";
+  if (collective.movement() != Movement::kNone) {
+    const size_t bytes = collective.total_count > 0 ? collective.total_count : collective.count;
+    return collective.title + "(" + std::to_string(bytes) + " bytes)";
+  }
   return collective.title + "(" + to_string(collective.op) + ", " + to_string(collective.type) + ", " +
-         std::to_string(std::max(collective.count, collective.part_of)) + " elements)";
+         std::to_string(std::max(collective.count, collective.total_count)) + " elements)";
 }
 
 uint64_t agreement_hash(const Collective& collective) {  // [WIT-12]
+  const Operands* reduced = collective.operands();
   uint64_t hash = fnv1a(collective.title.data(), collective.title.size());
   hash = fnv1a(&collective.tag, sizeof collective.tag, hash);
-  const uint32_t numbers[] = {collective.divisor, static_cast<uint32_t>(collective.movement),
-                              static_cast<uint32_t>(collective.root)};
+  const uint32_t numbers[] = {reduced != nullptr ? reduced->divisor : 1, static_cast<uint32_t>(collective.movement()),
+                              static_cast<uint32_t>(collective.root())};
   return fnv1a(numbers, sizeof numbers, hash);
+}
+
+Status complete_alone(const Collective& collective) {
+  const void* input = collective.input();
+  std::vector<OutputRange> ranges = {collective.output()};
+  if (const auto* scatter = std::get_if<Scatter>(&collective.kind)) input = scatter->inputs.front();
+  if (const Gather* gather = collective.gather()) ranges = gather->receive_ranges;
+  if (const auto* exchange = std::get_if<Exchange>(&collective.kind)) {
+    Result<ExchangePlan> plan = exchange->on_sizes_known(exchange->sizes);
+    if (!plan.ok()) return plan.status();
+    ranges = std::move(plan.value().receive_ranges);
+  }
+  const size_t size = element_bytes(collective.type);
+  for (const OutputRange& range : ranges) {
+    const void* from = static_cast<const uint8_t*>(input) + range.begin * size;
+    if (range.end > range.begin && from != range.data) std::memmove(range.data, from, (range.end - range.begin) * size);
+  }
+  return {};
 }
 
 }  // namespace switchml

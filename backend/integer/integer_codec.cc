@@ -25,7 +25,11 @@ uint32_t get_word(const uint8_t* words, size_t i) { return wire::detail::load<ui
 }  // namespace
 
 IntegerCodec::IntegerCodec(const Collective& collective, const ChunkPlan& plan, int ranks)
-    : collective_(collective), plan_(plan), kernels_(kernels()), bits_(magnitude_bits(ranks)) {}
+    : collective_(collective),
+      operands_(*collective.operands()),
+      plan_(plan),
+      kernels_(kernels()),
+      bits_(magnitude_bits(ranks)) {}
 
 wire::Operation IntegerCodec::operation(Stage stage) const {
   if (stage == Stage::kCall || stage == Stage::kAnnounced) return wire::Operation::kMax;  // [CALL-1, LANE-7]
@@ -34,13 +38,13 @@ wire::Operation IntegerCodec::operation(Stage stage) const {
 }
 
 const uint8_t* IntegerCodec::source(size_t input, size_t element) const {
-  const void* elements = collective_.inputs.empty() ? collective_.input : collective_.inputs[input];
+  const void* elements = operands_.inputs.empty() ? operands_.input : operands_.inputs[input];
   return static_cast<const uint8_t*>(elements) + element * element_bytes(collective_.type);
 }
 
 uint8_t* IntegerCodec::target(size_t element) const {
-  return static_cast<uint8_t*>(collective_.output) +
-         (element - collective_.output_begin) * element_bytes(collective_.type);
+  return static_cast<uint8_t*>(operands_.output.data) +
+         (element - operands_.output.begin) * element_bytes(collective_.type);
 }
 
 size_t IntegerCodec::encode_call(size_t g, uint8_t* words) const {
@@ -144,8 +148,8 @@ size_t IntegerCodec::encode_data(ElementRange range, const Superblock* superbloc
 
 // Decodes the part of `range` that the caller wants.
 void IntegerCodec::decode_data(const uint8_t* words, ElementRange range, const Superblock* superblock) const {
-  const size_t begin = std::max(range.begin, collective_.output_begin);
-  const size_t end = std::min(range.begin + range.count, collective_.output_end);
+  const size_t begin = std::max(range.begin, operands_.output.begin);
+  const size_t end = std::min(range.begin + range.count, operands_.output.end);
   if (begin >= end) return;
   const ElementRange wanted{begin, end - begin};
   words += (begin - range.begin) * plan_.words_per_element() * kWordBytes;
@@ -168,7 +172,7 @@ void IntegerCodec::decode_sum_of_floats(const uint8_t* words, ElementRange range
     const size_t n = std::min(block - offset % block, range.count - done);  // A wanted part may begin inside a block.
     const uint8_t exponent = superblock.exponents[offset / block];
     dequantize(words + done * kWordBytes, target(range.begin + done), n, dequantize_scale(exponent, bits_),
-               static_cast<float>(collective_.divisor));
+               static_cast<float>(operands_.divisor));
     done += n;
   }
 }

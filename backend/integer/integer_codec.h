@@ -35,7 +35,7 @@ class IntegerCodec {
   /// Writes elements `range` to `words`; returns the number of words. `superblock` has the range; null where there are
   /// no exponents.
   size_t encode_data(ElementRange range, const Superblock* superblock, uint8_t* words) const;
-  /// Writes the result of `range` into the collective's output, as far as output_begin/end ask for it.
+  /// Writes the result of `range` into the collective's output, as far as that asks for it.
   void decode_data(const uint8_t* words, ElementRange range, const Superblock* superblock) const;
 
   size_t encode_nonfinite(ElementRange range, uint8_t* words) const;
@@ -45,7 +45,7 @@ class IntegerCodec {
   uint64_t exponents_hash(ElementRange range, const Superblock* superblock) const;
 
  private:
-  size_t inputs() const { return std::max<size_t>(1, collective_.inputs.size()); }
+  size_t inputs() const { return std::max<size_t>(1, operands_.inputs.size()); }
   const uint8_t* source(size_t input, size_t element) const;
   size_t encode_elements(size_t input, ElementRange range, const Superblock* superblock, uint8_t* words) const;
   template <typename Encode>
@@ -56,6 +56,7 @@ class IntegerCodec {
   void decode_words(const uint8_t* words, uint8_t* out, size_t n) const;
 
   const Collective& collective_;
+  const Operands& operands_;
   const ChunkPlan& plan_;
   const Kernels& kernels_;
   int bits_;

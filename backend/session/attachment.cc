@@ -265,7 +265,7 @@ std::unique_ptr<Engine> Attachment::memory_engine(Transports* transports, const 
   shm::HostUplinkOptions uplink;
   uplink.engine = options;
   uplink.transports = std::move(*transports);
-  uplink.places = hosts_.places_for(membership_.group().rank);
+  uplink.host_map = hosts_.map_for(membership_.group().rank);
   return shm::start_memory_engine(memory, std::move(uplink));
 }
 

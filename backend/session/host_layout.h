@@ -8,7 +8,7 @@
 #include "base/config.h"
 #include "base/status.h"
 #include "shm/board.h"
-#include "shm/places.h"
+#include "shm/host_map.h"
 
 namespace switchml {
 
@@ -39,7 +39,7 @@ class HostLayout {
   /// "4, 5, 6 or 7 (one host)": how messages call each host after the word "rank".
   std::vector<std::string> names() const;
   /// As a rank's host sees it.
-  shm::Places places_for(int rank) const { return {ranks_of_, host_of(rank)}; }
+  shm::HostMap map_for(int rank) const { return {ranks_of_, host_of(rank)}; }
   /// The shape of the memory of a rank's host.
   shm::BoardShape shape_for(int rank) const { return shm::shape_on_host(here(rank), most(), owners()); }
 

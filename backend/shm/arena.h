@@ -18,7 +18,7 @@
 
 namespace switchml::shm {
 
-/// Of a segment that holds a board of this shape, the ranks' mail, and parts of so many bytes for each of them.
+/// The size of a segment that holds a board of this shape, the ranks' mail, and parts of so many bytes for each rank.
 /// `arena_bytes` is rounded up to whole pages; 0: there are no parts.
 size_t segment_bytes(const BoardShape& shape, size_t arena_bytes);
 
@@ -49,7 +49,7 @@ class Arena : public TensorMemory {
   /// pages meanwhile may be lost.
   void isolate(uint64_t offset, size_t bytes);
 
-  /// Of allocations, in bytes; at most capacity().
+  /// Bytes of all allocations; at most capacity().
   size_t used() const;
   size_t capacity() const { return bytes_; }
 
@@ -67,9 +67,9 @@ class Arena : public TensorMemory {
   const size_t bytes_;
   const pid_t process_;
   mutable std::mutex mutex_;
-  std::map<size_t, size_t> free_;                // by where it begins, in bytes from data_: its size; no two adjacent
-  std::set<std::pair<size_t, size_t>> by_size_;  // the same: size, begin
-  std::map<size_t, size_t> used_;                // likewise
+  std::map<size_t, size_t> free_;                // begin (bytes from data_) -> size; no two are adjacent
+  std::set<std::pair<size_t, size_t>> by_size_;  // free_, as (size, begin)
+  std::map<size_t, size_t> used_;                // begin -> size
   size_t used_bytes_ = 0;
   size_t populated_ = 0;  // bytes from data_ that have memory
   bool closed_ = false;

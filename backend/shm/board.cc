@@ -45,7 +45,7 @@ struct alignas(kLine) Board::Slot {
 };
 
 struct Board::Offer {
-  std::atomic<uint64_t> seq;  // of the last one
+  std::atomic<uint64_t> seq;  // the last chunk offered
   ChunkCall call;
 };
 
@@ -60,7 +60,7 @@ struct Board::ReadyList {
   alignas(kLine) std::atomic<uint64_t> pushed;
   alignas(kLine) std::atomic<uint64_t> claimed;
   alignas(kLine) std::atomic<uint64_t> published;
-  alignas(kLine) std::atomic<Stores> stores;  // of all; the zero that memory begins with is kCached
+  alignas(kLine) std::atomic<Stores> stores;  // all ranks use it; the zero that memory begins with is kCached
   alignas(kLine) std::atomic<int32_t> line_score;
 };
 
@@ -192,7 +192,7 @@ bool Board::has_offered(int rank, uint64_t seq) const {
 // ---- the list of ready chunks: as many places as slots, and no slot is on it twice ----
 
 namespace {
-constexpr int kSeqBits = 48;  // of an entry; the turn's lowest bits stand above
+constexpr int kSeqBits = 48;  // low bits of an entry; the turn's lowest bits stand above
 constexpr uint64_t kSeqMask = (uint64_t{1} << kSeqBits) - 1;
 uint64_t entry_of(uint64_t turn, uint64_t seq) { return ((turn + 1) << kSeqBits) | (seq & kSeqMask); }
 bool is_turn(uint64_t entry, uint64_t turn) { return entry >> kSeqBits == ((turn + 1) << kSeqBits) >> kSeqBits; }
@@ -261,7 +261,7 @@ bool Board::is_agreed(uint64_t seq) const {
   return true;
 }
 
-// Of a scatter, that for a rank.
+// `part`: the rank that a scatter's piece is for.
 const uint8_t* Board::elements_of(int rank, uint64_t seq, int part) const {
   const ChunkCall& call = call_of(rank, seq);
   const auto number = static_cast<size_t>(part);
@@ -374,7 +374,7 @@ Status Board::failure() const {
           std::string(reason_->text.data(), strnlen(reason_->text.data(), kMaxReason))};
 }
 
-// ---- who is there, and who sleeps ----
+// ---- presence and sleep ----
 
 void Board::leave(int rank) const {
   presence_[rank].left.store(1, std::memory_order_seq_cst);

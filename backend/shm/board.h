@@ -6,17 +6,17 @@
 // - publish: and says that it is there.
 //
 // No rank offers the next use of a slot before it has read the result of this one. So when all have offered, the memory
-// of the last result is free again, and all frames stay as they are until the new one is published. Nothing here waits,
-// and nobody holds a lock that a rank which dies could take along: what a dead rank has not done is missing.
+// of the last result is free again, and all frames stay as they are until the new one is published. Nothing here waits
+// or holds a lock, so a rank that dies blocks no other: only its own contributions are missing.
 //
-// Where a tensor itself is in the segment, who reduces reads it there, and writes the result to it. A rank that gives
-// up says so on the board (fail) before its tensors change, and what has been read of them is not published then.
+// A tensor that lies in the segment is read, and gets the result, in place. A rank that gives up says so on the board
+// (fail) before its tensors change, and what has been read of them is not published then.
 //
-// Sums have the same bits whoever adds, and in whichever order.
+// Sums have the same bits in whichever order they are added, and by any rank.
 //
 // Where the ranks run on several hosts, each host has such a board, and the chunks of all boards are the same. Then
-// each chunk has an owner among the host's ranks, who alone takes it once all of the host have offered it, hands the
-// frames to a switch, and publishes what comes back.
+// each chunk has an owner among the host's ranks. It alone takes the chunk once all of the host have offered it, hands
+// the frames to a switch, and publishes what comes back.
 #pragma once
 
 #include <atomic>
@@ -36,12 +36,12 @@ struct BoardShape {
   int slots = 0;           // 1 ... kMaxSlots
   size_t chunk_bytes = 0;  // a multiple of 64
   int owners = 0;          // 0: any rank reduces a chunk; else rank seq % owners hands it to a switch; at most `ranks`
-  /// Of a second board for collectives of so few bytes, which lies behind this one; 0: there is none. A multiple of 64.
+  /// A second board, for collectives of so few bytes, lies behind this one; 0: there is none. A multiple of 64.
   size_t short_chunk_bytes = 0;
 
-  /// Of the whole board, and the one behind it; a multiple of 64.
+  /// The size of the whole board and the one behind it; a multiple of 64.
   size_t bytes() const;
-  /// Of the board behind it.
+  /// The shape of the board behind it.
   BoardShape short_shape() const { return {ranks, slots, short_chunk_bytes, owners}; }
 };
 
@@ -57,9 +57,9 @@ BoardShape shape_on_host(int ranks, int most, int owners);
 struct ChunkCall {
   ElementReduction reduction;
   uint64_t agreed = 0;    // hash of whatever else must agree
-  uint32_t elements = 0;  // in the frame: 0 ... of the chunk; where each rank has a piece, of one (shm/places.h)
+  uint32_t elements = 0;  // elements of the frame; of one piece where each rank has one (shm/host_map.h)
   Movement movement = Movement::kNone;
-  int root = 0;  // of a broadcast or a scatter
+  int root = 0;  // used by broadcasts and scatters
 
   // ---- what is the rank's own ----
   /// Where its elements are, in bytes from the segment's beginning (shm/arena.h), and how far it is from one rank's to
@@ -72,7 +72,7 @@ struct ChunkCall {
   uint64_t to_stride = 0;
   uint32_t begin = 0;
   uint32_t end = UINT32_MAX;
-  bool is_large = false;  // of what it takes: it would not stay in the caches
+  bool is_large = false;  // the result that it takes would not stay in the caches
 };
 
 enum class Verdict : uint32_t { kReduced = 0, kMismatch = 1 };
@@ -92,7 +92,7 @@ class Board {
   void set_stores(Stores stores) const;
   Stores stores() const;
 
-  /// A line that `rank` writes when it offers chunk `seq`, in the caches always, and that nobody reads until all have
+  /// A line that `rank` writes when it offers chunk `seq`, in the caches always, and that no rank reads until all have
   /// offered: to see how long what others write takes to come. Null where chunks have owners.
   const std::atomic<uint64_t>* probe_line(int rank, uint64_t seq) const;
   /// The LatencyScore of all ranks. Another rank's write at the same time may be lost.
@@ -105,8 +105,8 @@ class Board {
   /// A ready chunk that is the caller's to reduce, or 0.
   uint64_t claim(int rank) const;
   bool any_ready() const;
-  /// Reduces a chunk that claim() gave, or puts together what moves, publishes the result and wakes who sleeps until it
-  /// is there. Publishes nothing that it has read from tensors of ranks that have given up.
+  /// Reduces a chunk that claim() gave, or puts together what moves, publishes the result and wakes ranks that sleep
+  /// until it is there. Publishes nothing that it has read from tensors of ranks that have given up.
   void reduce(uint64_t seq) const;
 
   // ---- with owners, instead of claim and reduce ----
@@ -117,16 +117,16 @@ class Board {
   bool is_agreed(uint64_t seq) const;
   /// Where the result of a complete chunk goes before it is published: chunk_bytes, 64-byte aligned. Its owner's.
   uint8_t* result_memory(uint64_t seq) const;
-  /// Wakes who sleeps until it is there. Any thread of the owner.
+  /// Wakes ranks that sleep until it is there. Any thread of the owner may call it.
   void publish(uint64_t seq, Verdict verdict) const;
   /// Tells all ranks why nothing more will be published; the first reason counts. Texts of up to kMaxReason bytes.
   void fail(const Status& status) const;
-  /// That reason, or ok.
+  /// The reason given to fail(), or ok.
   Status failure() const;
   static constexpr size_t kMaxReason = 1000;
 
   bool is_published(uint64_t seq) const;
-  /// Of a published chunk. Valid until the rank offers the next use of the slot.
+  /// Precondition: the chunk is published. Valid until the rank offers the next use of the slot.
   Verdict verdict(uint64_t seq) const;
   const uint8_t* result(uint64_t seq) const;
 
@@ -135,17 +135,17 @@ class Board {
 
   // ---- for messages ----
   bool has_offered(int rank, uint64_t seq) const;
-  /// Who reduces a chunk that all have offered; -1: nobody yet.
+  /// The rank that reduces a chunk that all have offered; -1: none yet.
   int claimed_by(uint64_t seq) const;
 
-  // ---- who is there, and who sleeps ----
+  // ---- presence and sleep ----
   void leave(int rank) const;
   /// Whether all have.
   bool is_deserted() const;
   bool has_left(int rank) const;
   /// Chunks published so far, of all.
   uint64_t published() const;
-  /// Sleeps until so many chunks are published, somebody leaves, or wake(rank); at most `timeout`. `busy` says that
+  /// Sleeps until so many chunks are published, a rank leaves, or wake(rank); at most `timeout`. `busy` says that
   /// there is something to do after all; it is asked when no wake can be missed any more.
   template <typename Busy>
   void sleep(int rank, uint64_t until_published, Duration timeout, const Busy& busy) const {
@@ -164,7 +164,7 @@ class Board {
   const BoardShape& shape() const { return shape_; }
   /// Gives memory to all of a board and the one behind it but frames and results. Before any rank begins.
   static Status populate_headers(const BoardShape& shape, uint8_t* memory);
-  /// Of a board without the one behind it.
+  /// The size of a board without the one behind it.
   static size_t bytes(const BoardShape& shape);
 
  private:

@@ -25,10 +25,10 @@ class MemoryEngine final : public Engine {
         short_packets_(static_cast<size_t>(uplink.engine.session.lanes_per_shard().data)),
         payload_bytes_(uplink.engine.session.payload_bytes),
         exact_(uplink.engine.session.exact),
-        pieces_(uplink.places ? uplink.places->pieces() : static_cast<size_t>(options_.shape.ranks)),
+        pieces_(uplink.host_map ? uplink.host_map->pieces() : static_cast<size_t>(options_.shape.ranks)),
         up_(start_uplink(uplink)),
         local_rank_(board_, options_.rank, [this](const Status& status) { on_failure(status); },
-                    {up_.get(), payload_bytes_, exact_, uplink.places,
+                    {up_.get(), payload_bytes_, exact_, uplink.host_map,
                      short_board_ ? StreamChoice::kBulk : StreamChoice::kByLength}) {
     if (options_.shape.owners == 0) local_rank_.time_lines(options_.line_timer);
     if (options_.arena != nullptr) local_rank_.share_tensors(*options_.arena);
@@ -37,9 +37,9 @@ class MemoryEngine final : public Engine {
     if (short_board_) {
       short_.emplace(
           *short_board_, options_.rank, [this](const Status& status) { on_failure(status); },
-          HostUplink{up_.get(), payload_bytes_, exact_, uplink.places, StreamChoice::kShort});
+          HostUplink{up_.get(), payload_bytes_, exact_, uplink.host_map, StreamChoice::kShort});
       short_->warn_when_slow(options_.slow);
-      local_rank_.let_overtake(*short_);
+      local_rank_.yield_to(*short_);
       local_ranks.insert(local_ranks.begin(), &*short_);
     }
     thread_ = std::make_unique<LocalRankThread>(std::move(local_ranks), options_.spin);
@@ -66,7 +66,7 @@ class MemoryEngine final : public Engine {
     give(std::move(collective));
     thread_->notify();
   }
-  // With owners the time is the network's, and that of other threads.
+  // With owners other threads and the network do the work.
   std::unique_ptr<CallerTurn> begin_turn() override {
     return options_.shape.owners == 0 ? thread_->begin_turn() : nullptr;
   }
@@ -98,8 +98,7 @@ class MemoryEngine final : public Engine {
 
  private:
   void give(Collective collective) {
-    SWITCHML_ASSERT(exact_can(collective.op, collective.type));
-    SWITCHML_ASSERT(collective.movement == Movement::kNone || options_.shape.owners == 0 || exact_);
+    SWITCHML_ASSERT(collective.operands() != nullptr || options_.shape.owners == 0 || exact_);
     const std::lock_guard<std::mutex> lock(order_);  // both boards have that of the numbers
     // Where ranks called something of different boards, later ones that look alike do not meet as the same. (With
     // owners the order of announcements serves.)
@@ -113,7 +112,8 @@ class MemoryEngine final : public Engine {
     Collective announced = collective;
     announced.done = nullptr;
     if (options_.shape.owners > 0) {
-      // Other hosts wait for this one's part of both: who has all of the tensor must not leave before that is sent.
+      // Other hosts wait for this one's part of both: a rank that has all of the tensor must not leave before that is
+      // sent.
       // [HOST-10]
       const auto both = std::make_shared<SharedCollective>(std::move(collective), 2);
       collective = both->collective();
@@ -131,7 +131,7 @@ class MemoryEngine final : public Engine {
     if (short_) short_->request_failure(status);
     local_rank_.request_failure(status);
   }
-  // In the thread. What one local rank gives up for is the end of both.
+  // Called by the thread. A failure of one local rank is the end of both.
   void on_failure(const Status& status) {
     remember(status);
     request_failure(status);
@@ -141,8 +141,9 @@ class MemoryEngine final : public Engine {
 
   // The same on all ranks. A barrier ends after all that was called before it.
   bool is_short(const Collective& collective) const {
-    if (!short_ || collective.op == ReduceOp::kBarrier || collective.arrange) return false;  // [HOST-4]
-    const size_t pieces = has_piece_of_each(collective.movement) ? pieces_ : 1;
+    if (!short_ || collective.op == ReduceOp::kBarrier || std::holds_alternative<Exchange>(collective.kind))
+      return false;  // [HOST-4]
+    const size_t pieces = has_piece_of_each(collective.movement()) ? pieces_ : 1;
     if (collective.count > options_.shape.short_chunk_bytes / element_bytes(collective.type) / pieces) return false;
     return options_.shape.owners == 0 ||
            collective.count * pieces <= short_packets_ * elements_per_chunk(collective.type, payload_bytes_, exact_);
@@ -168,13 +169,13 @@ class MemoryEngine final : public Engine {
 
   const MemoryEngineOptions options_;
   const Board board_;
-  const std::optional<Board> short_board_;  // of collectives that need not wait for larger ones
-  const size_t short_packets_;              // of a collective of that board, at most; and of so many bytes
+  const std::optional<Board> short_board_;  // short collectives there do not wait for larger ones
+  const size_t short_packets_;              // the most packets of a collective of that board
   const size_t payload_bytes_;
   const bool exact_;     // the session of hosts
-  const size_t pieces_;  // of a result that has one of each rank
+  const size_t pieces_;  // pieces of a result that has one of each rank
   std::unique_ptr<Engine> up_;
-  std::mutex order_;  // of submissions
+  std::mutex order_;  // both boards get submissions in one order
   uint64_t submitted_ = 0;
   mutable std::mutex mutex_;
   Status status_;
@@ -186,12 +187,7 @@ class MemoryEngine final : public Engine {
 
 }  // namespace
 
-std::unique_ptr<Engine> start_memory_engine(const MemoryEngineOptions& options) {
-  return std::make_unique<MemoryEngine>(options, HostUplinkOptions{});
-}
-
 std::unique_ptr<Engine> start_memory_engine(const MemoryEngineOptions& options, HostUplinkOptions uplink) {
-  SWITCHML_ASSERT(options.shape.owners > 0);
   return std::make_unique<MemoryEngine>(options, std::move(uplink));
 }
 

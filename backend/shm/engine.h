@@ -1,5 +1,5 @@
-// An engine whose switch is memory that all ranks of a group share, because they are on one host; or that all ranks of
-// its host share, which then speak to a switch as one worker.
+// An engine whose switch is memory that all ranks of a host share. Where the group has several hosts, the ranks of each
+// speak to a switch as one worker.
 #pragma once
 
 #include <memory>
@@ -9,10 +9,9 @@
 #include "engine/engine.h"
 #include "shm/arena.h"
 #include "shm/board.h"
-#include "shm/core_latency.h"
+#include "shm/host_map.h"
 #include "shm/local_rank.h"
 #include "shm/messages.h"
-#include "shm/places.h"
 #include "shm/segment.h"
 
 namespace switchml::shm {
@@ -24,26 +23,24 @@ struct MemoryEngineOptions {
   /// Told once when the engine gives up (timeout, mismatch, a rank that left), from its thread.
   std::function<void(const Status&)> on_failure;
   /// How lines of other ranks are timed, on one host (LocalRank::time_lines).
-  LocalRank::LatencyTimer line_timer = &time_to_read;
+  LatencyTimer line_timer = &time_to_read;
   /// This rank's in the segment, or null; not with owners.
   std::shared_ptr<Arena> arena = nullptr;
   /// This rank's, or null: they fail with the engine, and the engine with them. The engine closes them.
   std::shared_ptr<Messages> messages = nullptr;
-  Duration spin{};  // of its thread, as EngineOptions::spin
+  Duration spin{};  // as EngineOptions::spin
   SlowWarning slow{};
 };
 
 /// How the ranks of a host reach the others.
 struct HostUplinkOptions {
-  EngineOptions engine;  // of the session of hosts; its callbacks and first_shard are overwritten
+  EngineOptions engine;  // for the session of hosts; its callbacks and first_shard are overwritten
   std::vector<std::unique_ptr<Transport>> transports;  // owners of chunks: one for each session, joined as shard number
                                                        // `rank`; else none
-  std::optional<Places> places;                        // always
+  std::optional<HostMap> host_map;                     // always
 };
 
-/// Starts its thread.
-std::unique_ptr<Engine> start_memory_engine(const MemoryEngineOptions& options);
-/// The same for a board with owners.
-std::unique_ptr<Engine> start_memory_engine(const MemoryEngineOptions& options, HostUplinkOptions uplink);
+/// Starts its thread. `uplink`: for a board with owners.
+std::unique_ptr<Engine> start_memory_engine(const MemoryEngineOptions& options, HostUplinkOptions uplink = {});
 
 }  // namespace switchml::shm

@@ -6,7 +6,7 @@
 
 #include "engine/engine.h"
 #include "shm/board.h"
-#include "shm/places.h"
+#include "shm/host_map.h"
 
 namespace switchml::shm {
 
@@ -14,6 +14,6 @@ namespace switchml::shm {
 /// board's memory for that, as LocalRank takes it from there; what is there already, it puts there. Of a reduction only
 /// what some rank of the host wants. The owner's; the caller sets how ranks agree, and the end.
 Collective part_of_host(const Board& board, uint64_t seq, const Collective& whole, size_t elements,
-                        const Places& places);
+                        const HostMap& host_map);
 
 }  // namespace switchml::shm

@@ -1,14 +1,11 @@
 #include "shm/local_rank.h"
 
 #include <algorithm>
-#include <cstring>
 #include <memory>
 #include <sstream>
 
 #include "base/assert.h"
-#include "base/fnv.h"
 #include "base/log.h"
-#include "kernels/kernels.h"
 #include "shm/host_part.h"
 
 namespace switchml::shm {
@@ -17,14 +14,6 @@ namespace {
 
 constexpr Duration kGrace = milliseconds(300);
 constexpr int kRoundsPerStep = 8;  // so that a step looks at the time, at deadlines and at failures soon again
-/// From so many bytes on, results are written with non-temporal stores: the first of them would be gone before the last
-/// is read.
-constexpr size_t kNonTemporalBytes = 1024 * 1024;
-
-uint64_t agreed_by(const Collective& collective) {
-  return fnv1a(&collective.count, sizeof collective.count, agreement_hash(collective));  // [HOST-11]
-}
-
 }  // namespace
 
 LocalRank::LocalRank(const Board& board, int rank, std::function<void(const Status&)> on_failure, HostUplink uplink)
@@ -32,11 +21,13 @@ LocalRank::LocalRank(const Board& board, int rank, std::function<void(const Stat
       rank_(rank),
       on_failure_(std::move(on_failure)),
       uplink_(std::move(uplink)),
-      places_(uplink_.places.value_or(Places::on_one_host(board.shape().ranks))),
-      populated_(static_cast<size_t>(board.shape().slots)) {
+      host_map_(uplink_.host_map.value_or(HostMap::on_one_host(board.shape().ranks))),
+      tensors_(board, rank, host_map_, uplink_.payload_bytes, uplink_.exact),
+      populated_(static_cast<size_t>(board.shape().slots)),
+      stores_(board, rank) {
   const int owners = board.shape().owners;
   SWITCHML_ASSERT((uplink_.engine != nullptr) == (rank < owners));
-  SWITCHML_ASSERT(places_.ranks_here().size() == static_cast<size_t>(board.shape().ranks));
+  SWITCHML_ASSERT(host_map_.ranks_here().size() == static_cast<size_t>(board.shape().ranks));
   // [HOST-9]
   if (uplink_.engine != nullptr) mine_ = static_cast<uint64_t>(rank == 0 ? owners : rank);  // chunks begin with 1
 }
@@ -80,111 +71,19 @@ void LocalRank::accept(Submission submission) {
     if (collective.done) collective.done(status_);
     return;
   }
-  if (collective.arrange && !submission.is_announcement) {
-    Task numbers;
-    numbers.collective = numbers_of(collective);
-    plan(&numbers);
-    enqueue(std::move(numbers));
+  const auto* exchange = std::get_if<Exchange>(&collective.kind);
+  if (exchange != nullptr && !submission.is_announcement) {
+    Task sizes;
+    sizes.collective = sizes_of(collective, *exchange);
+    tensors_.plan(&sizes);
+    enqueue(std::move(sizes));
   }
   Task task;
   task.is_announcement = submission.is_announcement;
-  task.is_arranged = task.is_announcement || !collective.arrange;
+  task.is_known = task.is_announcement || exchange == nullptr;
   task.collective = std::move(collective);
-  plan(&task);
+  tensors_.plan(&task);
   enqueue(std::move(task));
-}
-
-void LocalRank::plan(Task* task) const {
-  task->agreed = agreed_by(task->collective);
-  task->elements_per_chunk = elements_per_chunk(task->collective);
-  const size_t elements = task->is_announcement ? 0 : task->collective.count;  // [HOST-6]
-  task->chunks = std::max<size_t>(1, (elements + task->elements_per_chunk - 1) / task->elements_per_chunk);
-  if (arena_ == nullptr || elements == 0) return;
-  task->from = range_of_input(task->collective);
-  task->to = range_of_result(task->collective);
-}
-
-// ---- tensors that other ranks see ----
-
-// Pieces of so many bytes, all as far apart.
-LocalRank::ArenaRange LocalRank::arena_range(const std::vector<const void*>& pieces, size_t bytes) const {
-  if (pieces.empty()) return {};
-  ArenaRange result;
-  for (size_t i = 0; i < pieces.size(); ++i) {
-    const uint64_t at = arena_->offset_of(pieces[i], bytes);
-    if (at == 0) return {};
-    if (i == 0) result.at = at;
-    if (i == 1) result.stride = at - result.at;  // modulo 2^64
-    if (at != result.at + i * result.stride) return {};
-  }
-  return result;
-}
-
-LocalRank::ArenaRange LocalRank::range_of_input(const Collective& collective) const {
-  const size_t bytes = collective.count * element_bytes(collective.type);
-  if (collective.movement == Movement::kScatter) return arena_range(collective.inputs, bytes);
-  if (collective.input == nullptr || collective.input_end < collective.count) return {};
-  return arena_range({collective.input}, bytes);
-}
-
-LocalRank::ArenaRange LocalRank::range_of_result(const Collective& collective) const {
-  const size_t size = element_bytes(collective.type);
-  if (collective.movement != Movement::kGather) {
-    return arena_range({collective.output}, (collective.output_end - collective.output_begin) * size);
-  }
-  std::vector<const void*> pieces;
-  for (const Piece& piece : collective.pieces) {
-    if (piece.begin != 0 || piece.end != collective.count) return {};
-    pieces.push_back(piece.output);
-  }
-  return arena_range(pieces, collective.count * size);
-}
-
-// What this rank has of a chunk, and what it takes of it.
-void LocalRank::say_ranges(const Task& task, ElementRange chunk, ChunkCall* call) const {
-  const Collective& collective = task.collective;
-  const size_t size = element_bytes(collective.type);
-  if (task.from.at != 0) call->from = task.from.at + chunk.begin * size;
-  call->from_stride = task.from.stride;
-  const bool gathers = collective.movement == Movement::kGather;
-  const size_t whole_begin = gathers ? 0 : collective.output_begin;
-  const size_t whole_end = gathers ? (collective.pieces.empty() ? 0 : collective.count) : collective.output_end;
-  const size_t begin = std::max(chunk.begin, whole_begin);
-  const size_t end = std::min(chunk.begin + chunk.count, whole_end);
-  call->begin = call->end = 0;
-  if (begin >= end) return;
-  call->begin = static_cast<uint32_t>(begin - chunk.begin);
-  call->end = static_cast<uint32_t>(end - chunk.begin);
-  call->is_large = (whole_end - whole_begin) * size >= kNonTemporalBytes;
-  if (task.to.at != 0) call->to = task.to.at + (begin - whole_begin) * size;
-  call->to_stride = task.to.stride;
-}
-
-// The other ranks must not go on with what this one's caller may change now, nor change it later: what they have begun
-// to read is void, and what they may still write to is not the tensor any more.
-void LocalRank::withdraw_tensors(const Status& status) {
-  std::vector<const ChunkCall*> calls;
-  for (uint64_t seq = oldest_; seq != next_; ++seq) {
-    const ChunkCall& call = board_.call_of(rank_, seq);
-    if (!board_.is_published(seq) && (call.from != 0 || call.to != 0)) calls.push_back(&call);
-  }
-  if (calls.empty()) return;
-  const bool differs = status.code() == Code::kMismatch;  // of which each says its own
-  const std::string text = "rank " + name_of(rank_) + " gave up: " + status.message();
-  board_.fail(differs ? status : Status(Code::kUnavailable, text));
-  for (const ChunkCall* call : calls) {
-    if (call->to == 0) continue;
-    for (size_t i = 0; i < pieces_of(*call); ++i) {
-      arena_->isolate(call->to + i * call->to_stride, bytes_of_piece(*call));
-    }
-  }
-}
-
-size_t LocalRank::pieces_of(const ChunkCall& call) const {
-  return call.movement == Movement::kGather ? static_cast<size_t>(board_.shape().ranks) : 1;
-}
-size_t LocalRank::bytes_of_piece(const ChunkCall& call) {
-  return (call.end - call.begin) * element_bytes(call.reduction.type);
 }
 
 void LocalRank::enqueue(Task task) {
@@ -195,60 +94,52 @@ void LocalRank::enqueue(Task task) {
   tasks_.push_back(std::move(task));
 }
 
-// ---- what has to be arranged first ----
+// ---- sizes that have to be known first ----
 
-Collective LocalRank::numbers_of(const Collective& collective) {
+Collective LocalRank::sizes_of(const Collective& collective, const Exchange& exchange) {
   const auto ranks = static_cast<size_t>(board_.shape().ranks);
-  auto given = std::make_shared<std::vector<uint64_t>>(collective.numbers);
+  auto given = std::make_shared<std::vector<uint64_t>>(exchange.sizes);
   auto of_all = std::make_shared<std::vector<uint64_t>>(ranks * given->size());
-  Collective numbers;
-  numbers.movement = Movement::kGather;
-  numbers.type = ElementType::kUInt8;
-  numbers.sequence = collective.sequence;
-  numbers.title = collective.title;
-  numbers.tag = collective.tag;
-  numbers.part_of = collective.part_of;
-  numbers.deadline = collective.deadline;
-  numbers.input = given->data();
-  numbers.count = given->size() * sizeof(uint64_t);
+  Collective sizes;
+  sizes.type = ElementType::kUInt8;
+  sizes.sequence = collective.sequence;
+  sizes.title = collective.title;
+  sizes.tag = collective.tag;
+  sizes.total_count = collective.total_count;
+  sizes.deadline = collective.deadline;
+  sizes.count = given->size() * sizeof(uint64_t);
+  Gather gather;
+  gather.input = given->data();
   for (size_t rank = 0; rank < ranks; ++rank) {
-    numbers.pieces.push_back({of_all->data() + rank * given->size(), 0, numbers.count});
+    gather.receive_ranges.push_back({of_all->data() + rank * given->size(), 0, sizes.count});
   }
-  numbers.done = [this, given, of_all](const Status& status) {
-    if (status.ok()) arrange(*of_all);
+  sizes.kind = std::move(gather);
+  sizes.done = [this, given, of_all](const Status& status) {
+    if (status.ok()) on_sizes_known(*of_all);
   };
-  return numbers;
+  return sizes;
 }
 
 // It is the next one: nothing behind it has been offered.
-void LocalRank::arrange(const std::vector<uint64_t>& of_all) {
+void LocalRank::on_sizes_known(const std::vector<uint64_t>& of_all) {
   Task& task = tasks_.front();
-  task.refused = task.collective.arrange(of_all, &task.collective);
-  if (!task.refused.ok()) {
-    task.collective.count = 0;
-    task.collective.pieces.clear();
+  auto& exchange = std::get<Exchange>(task.collective.kind);
+  Result<ExchangePlan> known = exchange.on_sizes_known(of_all);
+  if (known.ok()) {
+    task.collective.count = known->count;
+    exchange.receive_ranges = std::move(known->receive_ranges);
+  } else {
+    task.refused = known.status();
   }
-  task.is_arranged = true;
-  plan(&task);
-}
-
-size_t LocalRank::elements_per_chunk(const Collective& collective) const {
-  const ElementType type = collective.type;
-  const size_t most = board_.shape().chunk_bytes / element_bytes(type);
-  // A board of small chunks may have no room for all, and then nothing but announcements.
-  if (has_piece_of_each(collective.movement)) return std::max<size_t>(most / places_.pieces(), 1);  // [MOVED-9]
-  if (board_.shape().owners == 0) return most;
-  // All packets full but the last, and whole blocks; but too little of a chunk must not stay empty for that.
-  const size_t span = elements_per_span(type, uplink_.payload_bytes, uplink_.exact);
-  const size_t whole = most / span * span;
-  return most - whole > most / 4 ? most : whole;  // [HOST-7]
+  task.is_known = true;
+  tensors_.plan(&task);
 }
 
 bool LocalRank::step(Time now) {
   if (attention_.load(std::memory_order_acquire)) take_submissions();
   if (!status_.ok()) return false;
   if (stuck_since_ == kNever || oldest_ == next_) stuck_since_ = now;
-  choose_stores(now);
+  stores_.choose(now);
   bool moved = false;
   for (int round = 0; round < kRoundsPerStep; ++round) {
     bool any = false;
@@ -262,7 +153,7 @@ bool LocalRank::step(Time now) {
     while (hand_one_up()) any = true;
     if (!any || !status_.ok()) break;
     moved = true;
-    if (hurried_ != nullptr && hurried_->has_work()) break;
+    if (priority_rank_ != nullptr && priority_rank_->has_work()) break;
   }
   if (status_.ok()) check_board();
   if (status_.ok()) check_deadline(now);
@@ -281,50 +172,21 @@ bool LocalRank::has_work() const {
 // ---- from a tensor to the board ----
 
 bool LocalRank::can_offer() const {
-  return offering_ < tasks_.size() && tasks_[offering_].is_arranged &&
+  return offering_ < tasks_.size() && tasks_[offering_].is_known &&
          next_ - oldest_ < static_cast<uint64_t>(board_.shape().slots);
 }
 
 bool LocalRank::offer_one() {
   if (!can_offer()) return false;
   Task& task = tasks_[offering_];
-  const Collective& collective = task.collective;
-  const size_t first = task.offered * task.elements_per_chunk;
-  const size_t elements = task.is_announcement ? 0 : std::min(task.elements_per_chunk, collective.count - first);
-  ChunkCall call;
-  call.reduction = {collective.op, collective.type, collective.divisor};
-  if (elements > 0 && !has_memory(next_)) return false;
-  if (elements > 0) say_ranges(task, {first, elements}, &call);
-  if (elements > 0 && call.from == 0) fill(task, first, elements);
-  call.agreed = task.agreed;
-  call.elements = static_cast<uint32_t>(elements);
-  call.movement = collective.movement;
-  call.root = collective.root;
+  const ElementRange chunk = task.chunk(task.offered);
+  if (chunk.count > 0 && !has_memory(next_)) return false;
+  const ChunkCall call = tensors_.describe(task, chunk);
+  if (chunk.count > 0 && call.from == 0) tensors_.fill(task, chunk, board_.frame(rank_, next_));
   if (task.offered == 0) task.first_seq = next_;
   board_.offer(rank_, next_++, call);
   if (++task.offered == task.chunks) ++offering_;
   return true;
-}
-
-// What this rank has of a chunk goes into its frame.
-void LocalRank::fill(const Task& task, size_t first, size_t elements) const {
-  const Collective& collective = task.collective;
-  const size_t size = element_bytes(collective.type);
-  const Stores stores = board_.shape().owners == 0 ? board_.stores() : Stores::kCached;
-  const bool has_root = collective.movement == Movement::kBroadcast || collective.movement == Movement::kScatter;
-  if (has_root && !is_root(collective)) return;
-  uint8_t* frame = board_.frame(rank_, next_);
-  if (collective.movement == Movement::kScatter) {
-    for (size_t rank = 0; rank < collective.inputs.size(); ++rank) {
-      const auto* piece = static_cast<const uint8_t*>(collective.inputs[rank]);
-      std::memcpy(frame + places_.piece_of(static_cast<int>(rank)) * elements, piece + first, elements);
-    }
-    return;
-  }
-  const size_t given = std::min(elements, std::max(collective.input_end, first) - first);
-  if (given == 0) return;
-  const auto* from = static_cast<const uint8_t*>(collective.input) + first * size;
-  fill_frame(from, given * size, frame, stores);
 }
 
 // Where it is missing, no other rank can go on either: what is offered and reduced with others is populated by all of
@@ -340,29 +202,12 @@ bool LocalRank::has_memory(uint64_t seq) {
   return false;
 }
 
-// Of a broadcast or a scatter.
-bool LocalRank::is_root(const Collective& collective) const {
-  return places_.is_here(collective.root) && places_.place_of(collective.root) == rank_;
-}
-
 bool LocalRank::reduce_one() {
   const uint64_t seq = board_.claim(rank_);
   if (seq == 0) return false;
-  time_a_line(seq);
+  stores_.time_a_line(seq);
   board_.reduce(seq);
   return true;
-}
-
-// Of another rank, each in its turn. Only what changes is written: the line of the score is everybody's.
-void LocalRank::time_a_line(uint64_t seq) {
-  const int others = board_.shape().ranks - 1;
-  if (latency_timer_ == nullptr || others == 0) return;
-  const int other = (rank_ + 1 + static_cast<int>(seq % static_cast<uint64_t>(others))) % (others + 1);
-  const Duration took = latency_timer_(*board_.probe_line(other, seq));
-  std::atomic<int32_t>& score = board_.line_score();
-  const int32_t before = score.load(std::memory_order_relaxed);
-  const int32_t after = LatencyScore::after(before, took);
-  if (after != before) score.store(after, std::memory_order_relaxed);
 }
 
 // ---- to the other hosts ----
@@ -375,7 +220,7 @@ bool LocalRank::hand_one_up() {
   const auto task = std::find_if(tasks_.begin(), tasks_.end(), [&](const Task& one) {
     return one.offered > 0 && seq >= one.first_seq && seq - one.first_seq < one.chunks;
   });
-  SWITCHML_ASSERT(task != tasks_.end());                  // what is not published is not finished
+  SWITCHML_ASSERT(task != tasks_.end());                  // chunks that are not published are not finished
   mine_ += static_cast<uint64_t>(board_.shape().owners);  // [HOST-9]
   uplink_.engine->submit(chunk_for_all(*task, seq));
   return true;
@@ -386,15 +231,14 @@ bool LocalRank::hand_one_up() {
 Collective LocalRank::chunk_for_all(const Task& task, uint64_t seq) const {
   const Collective& whole = task.collective;
   const bool agreed = board_.is_agreed(seq);
-  const size_t first = static_cast<size_t>(seq - task.first_seq) * task.elements_per_chunk;
-  const size_t left = task.is_announcement ? 0 : whole.count - std::min(first, whole.count);
-  Collective chunk = part_of_host(board_, seq, whole, std::min(task.elements_per_chunk, left), places_);
+  const size_t elements = task.chunk(static_cast<size_t>(seq - task.first_seq)).count;
+  Collective chunk = part_of_host(board_, seq, whole, elements, host_map_);
   chunk.tag = agreed ? task.agreed : ~task.agreed;  // [HOST-11]
   chunk.stream = uplink_.stream;                    // [ELANE-6]
   chunk.done = [&board = board_, seq, agreed](const Status& status) {
     if (status.ok()) {
       board.publish(seq, agreed ? Verdict::kReduced : Verdict::kMismatch);
-    } else if (status.code() != Code::kAborted) {  // of this rank alone; that it leaves is to be seen
+    } else if (status.code() != Code::kAborted) {  // an abort is this rank's alone: the others see that it leaves
       board.fail(status);
     }
   };
@@ -411,15 +255,8 @@ bool LocalRank::finish_one() {
     fail(differs_from("the other ranks of this host"));
     return false;
   }
-  if (task.finished == 0) {
-    trial_.begin(task.chunks);
-    finished_ = 0;
-  }
-  ++finished_;
-  if (!task.is_announcement) {
-    take_result(task, task.finished, board_.result(oldest_));
-    counters_.chunks_completed.add(1);
-  }
+  stores_.on_chunk(task.finished, task.chunks);
+  if (!task.is_announcement) take_result(task);
   ++oldest_;
   if (++task.finished < task.chunks) return true;
   if (task.is_awaited()) --called_;
@@ -432,51 +269,12 @@ bool LocalRank::finish_one() {
   return true;
 }
 
-void LocalRank::choose_stores(Time now) {
-  if (rank_ != 0 || latency_timer_ == nullptr || finished_ == 0) return;
-  slow_lines_ = LatencyScore::is_slow(board_.line_score().load(std::memory_order_relaxed), slow_lines_);
-  trial_.finished(finished_, now, slow_lines_);
-  finished_ = 0;
-  board_.set_stores(trial_.bypasses() ? Stores::kNonTemporal : Stores::kCached);
-}
-
-// The part that the caller wants.
-void LocalRank::take_result(const Task& task, size_t chunk, const uint8_t* result) {
-  const Collective& collective = task.collective;
-  const size_t first = chunk * task.elements_per_chunk;
-  const ElementRange range{first, std::min(collective.count - first, task.elements_per_chunk)};
-  if (collective.movement == Movement::kNone) {
-    counters_.elements_summed_in_memory.add(range.count);
-  } else {
-    counters_.bytes_moved_in_memory.add(range.count);
-  }
-  if (task.to.at != 0) {
-    const ChunkCall& call = board_.call_of(rank_, oldest_);
-    counters_.bytes_written_in_place.add(pieces_of(call) * bytes_of_piece(call));
-    return;
-  }
-  if (collective.movement == Movement::kScatter) result += static_cast<size_t>(rank_) * range.count;
-  if (collective.movement != Movement::kGather) {
-    return write(collective.type, {collective.output, collective.output_begin, collective.output_end}, range, result);
-  }
-  for (size_t rank = 0; rank < collective.pieces.size(); ++rank) {
-    const size_t at = places_.piece_of(static_cast<int>(rank)) * range.count;
-    write(collective.type, collective.pieces[rank], range, result + at);
-  }
-}
-
-void LocalRank::write(ElementType type, const Piece& piece, ElementRange chunk, const uint8_t* result) {
-  const size_t begin = std::max(chunk.begin, piece.begin);
-  const size_t end = std::min(chunk.begin + chunk.count, piece.end);
-  if (begin >= end) return;
-  const size_t size = element_bytes(type);
-  uint8_t* to = static_cast<uint8_t*>(piece.output) + (begin - piece.begin) * size;
-  const uint8_t* from = result + (begin - chunk.begin) * size;
-  if ((piece.end - piece.begin) * size >= kNonTemporalBytes) {
-    kernels().copy_non_temporal(from, to, (end - begin) * size);
-  } else {
-    std::memcpy(to, from, (end - begin) * size);
-  }
+void LocalRank::take_result(const Task& task) {
+  const ElementRange chunk = task.chunk(task.finished);
+  const bool sums = task.collective.operands() != nullptr;
+  (sums ? counters_.elements_summed_in_memory : counters_.bytes_moved_in_memory).add(chunk.count);
+  counters_.bytes_written_in_place.add(tensors_.take(task, chunk, oldest_));
+  counters_.chunks_completed.add(1);
 }
 
 // ---- waiting ----
@@ -513,7 +311,7 @@ void LocalRank::check_deadline(Time now) {
   // Where it is the other hosts' turn, the engine knows better what is missing.
   const bool up = board_.shape().owners > 0 && oldest_ != next_ && board_.is_complete(oldest_);
   for (const Task& task : tasks_) {
-    if (!task.is_awaited()) continue;  // what becomes of it is to be seen on the other board
+    if (!task.is_awaited()) continue;  // the other board decides its end
     if (up && now >= task.collective.deadline && now < task.collective.deadline + kGrace) {
       earliest_deadline_ = std::min(earliest_deadline_, task.collective.deadline + kGrace);
     } else if (now >= task.collective.deadline) {
@@ -529,8 +327,8 @@ void LocalRank::check_deadline(Time now) {
 void LocalRank::check_board() {
   const Status status = board_.failure();
   if (status.ok()) return;
-  if (status.code() == Code::kMismatch && tasks_.empty() && beside_ != nullptr && !beside_->tasks_.empty()) return;
-  if (status.code() == Code::kMismatch && !tasks_.empty()) {  // what this rank called only it can say
+  if (status.code() == Code::kMismatch && tasks_.empty() && sibling_ != nullptr && !sibling_->tasks_.empty()) return;
+  if (status.code() == Code::kMismatch && !tasks_.empty()) {  // only this rank knows what it called
     fail(differs_from("others"));
   } else {
     fail(status);
@@ -543,10 +341,10 @@ Status LocalRank::differs_from(const std::string& whom) const {
 }
 
 std::string LocalRank::name_of(int rank) const {
-  return std::to_string(places_.ranks_here()[static_cast<size_t>(rank)]);
+  return std::to_string(host_map_.ranks_here()[static_cast<size_t>(rank)]);
 }
 
-// Who has left will not contribute any more, nor hand anything up.
+// A rank that has left contributes nothing any more and hands nothing up.
 std::string LocalRank::gone() const {
   if (called_ == 0 || oldest_ == next_ || board_.is_published(oldest_)) return {};
   std::string text;
@@ -559,7 +357,7 @@ std::string LocalRank::gone() const {
   return board_.is_published(oldest_) ? "" : text;  // the last thing that somebody did before it left
 }
 
-// Of a chunk that this rank has handed up its engine says what is missing.
+// What is missing of a chunk that this rank has handed up its engine says.
 void LocalRank::warn_of_slowness(Time now) {
   const auto called = std::find_if(tasks_.begin(), tasks_.end(), [](const Task& task) { return task.is_awaited(); });
   if (called == tasks_.end() || oldest_ == next_ || !slow_.tell || std::exchange(called->is_slow, true)) return;
@@ -603,10 +401,12 @@ std::string LocalRank::missing_text(Time now) const {
 void LocalRank::fail(const Status& status) {
   SWITCHML_ASSERT(!status.ok());
   if (!status_.ok()) return;
-  while (reduce_one()) {  // all have offered these: those that go on count on somebody's doing it
+  while (reduce_one()) {  // all have offered these: ranks that go on count on one of them doing it
   }
   status_ = status;
-  if (arena_ != nullptr) withdraw_tensors(status);
+  const bool differs = status.code() == Code::kMismatch;  // each rank says what it has called itself
+  const std::string text = "rank " + name_of(rank_) + " gave up: " + status.message();
+  tensors_.withdraw(oldest_, next_, differs ? status : Status(Code::kUnavailable, text));
   if (status.code() != Code::kAborted) SWITCHML_LOG(kInfo) << "memory of this host: " << status.to_string();
   if (uplink_.engine != nullptr) uplink_.engine->fail(status);
   if (board_.shape().owners > 0 && status.code() != Code::kAborted) board_.fail(status);  // all hosts give up, or none

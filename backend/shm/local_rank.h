@@ -15,25 +15,24 @@
 #include "base/clock.h"
 #include "base/counters.h"
 #include "engine/engine.h"
-#include "shm/arena.h"
 #include "shm/board.h"
-#include "shm/non_temporal_trial.h"
-#include "shm/places.h"
-#include "slots/chunk_plan.h"
+#include "shm/host_map.h"
+#include "shm/store_choice.h"
+#include "shm/tensor_chunks.h"
 
 namespace switchml::shm {
 
-/// For a board with owners: how its chunks reach the other hosts.
+/// How the chunks of a board with owners reach the other hosts.
 struct HostUplink {
   /// Takes the chunks that this rank owns; null: it owns none. Fails when the local rank does. Must be gone, with all
   /// that it was given ended, before the board's memory is.
   Engine* engine = nullptr;
-  /// Of the session's packets: chunks of the board fill them.
+  /// Payload of the session's packets: chunks of the board fill them.
   size_t payload_bytes = 1024;
-  bool exact = false;  // of the session
-  /// Of the group's ranks; those of this host are the board's, in their order.
-  std::optional<Places> places;
-  /// Of the engine, for the chunks of this board.
+  bool exact = false;  // the session is exact
+  /// Where the group's ranks are; those of this host are the board's, in their order.
+  std::optional<HostMap> host_map;
+  /// The engine's stream for the chunks of this board.
   StreamChoice stream = StreamChoice::kByLength;
 };
 
@@ -46,21 +45,19 @@ class LocalRank {
   /// Thread-safe. After a failure the collective is finished with the reason at the next step.
   void submit(Collective collective);
   /// Thread-safe. Says on this board, by a chunk without elements, that `collective` is called on another one, so that
-  /// ranks find out which choose different boards. Its end is that of the chunk. With `done` null nobody waits for it.
+  /// ranks find out which choose different boards. Its end is that of the chunk. With `done` null no caller waits for
+  /// it.
   void announce(Collective collective);
-  /// How long the reading of a word takes.
-  using LatencyTimer = Duration (*)(const std::atomic<uint64_t>& word);
-  /// Finds out so whether lines that ranks write for each other are slow, and has them written with non-temporal stores
-  /// where that is faster (non_temporal_trial.h). On all ranks of a board without owners, or on none, before the first
-  /// step.
-  void time_lines(LatencyTimer timer) { latency_timer_ = timer; }
-  /// Other ranks then read and write tensors there where they are. Outlives it. Before the first step; not with owners.
-  void share_tensors(Arena& arena) { arena_ = &arena; }
-  /// A step of this local rank ends early where that one, of the board beside, has work; the same thread steps both.
-  /// Before the first step.
-  void let_overtake(LocalRank& other) {
-    hurried_ = beside_ = &other;
-    other.beside_ = this;
+  /// Finds out whether lines that ranks write for each other are slow, and has them written with non-temporal stores
+  /// where that is faster (store_choice.h). On all ranks of a board without owners, or on none, before the first step.
+  void time_lines(LatencyTimer timer) { stores_.time_lines(timer); }
+  /// Other ranks then read and write tensors in place. `arena` outlives it. Before the first step; not with owners.
+  void share_tensors(Arena& arena) { tensors_.share_tensors(arena); }
+  /// A step ends early when `priority`, of this rank on the board beside, has work. The same thread steps both. Before
+  /// the first step.
+  void yield_to(LocalRank& priority) {
+    priority_rank_ = sibling_ = &priority;
+    priority.sibling_ = this;
   }
   /// Before the first step.
   void warn_when_slow(SlowWarning slow) { slow_ = std::move(slow); }
@@ -92,26 +89,14 @@ class LocalRank {
   const WorkerCounters& counters() const { return counters_; }
 
  private:
-  /// Where a tensor is in the segment, for all ranks, and how far it is from one piece to the next; 0: elsewhere.
-  struct ArenaRange {
-    uint64_t at = 0;
-    uint64_t stride = 0;
-  };
-  struct Task {
-    Collective collective;
+  struct Task : ChunkedCall {
     uint64_t first_seq = 0;  // once something of it has been offered
-    uint64_t agreed = 0;
-    size_t elements_per_chunk = 0;
-    size_t chunks = 0;  // at least one
     size_t offered = 0;
     size_t finished = 0;
-    bool is_announcement = false;
-    bool is_slow = false;     // slow_ has been told
-    bool is_arranged = true;  // else its numbers come first, as a collective of their own
-    ArenaRange from;          // its input
-    ArenaRange to;            // its result
-    Status refused;           // by `arrange`: there is nothing of it but its end
-    /// Somebody waits for its end. Until `done` is taken from it.
+    bool is_slow = false;  // slow_ has been told
+    bool is_known = true;  // if not, its sizes come first, as a collective of their own
+    Status refused;        // why Exchange::on_sizes_known refused it: it has no chunk of elements then
+    /// A caller waits for its end. Until `done` is taken from it.
     bool is_awaited() const { return !is_announcement || collective.done != nullptr; }
   };
   struct Submission {
@@ -123,31 +108,17 @@ class LocalRank {
   void take_submissions();
   void accept(Submission submission);
   void enqueue(Task task);
-  Collective numbers_of(const Collective& collective);
-  void arrange(const std::vector<uint64_t>& of_all);
-  void plan(Task* task) const;
-  ArenaRange arena_range(const std::vector<const void*>& pieces, size_t bytes) const;
-  ArenaRange range_of_input(const Collective& collective) const;
-  ArenaRange range_of_result(const Collective& collective) const;
-  void say_ranges(const Task& task, ElementRange chunk, ChunkCall* call) const;
-  void withdraw_tensors(const Status& status);
-  size_t pieces_of(const ChunkCall& call) const;
-  static size_t bytes_of_piece(const ChunkCall& call);
-  void fill(const Task& task, size_t first, size_t elements) const;
-  bool is_root(const Collective& collective) const;
-  size_t elements_per_chunk(const Collective& collective) const;
+  Collective sizes_of(const Collective& collective, const Exchange& exchange);
+  void on_sizes_known(const std::vector<uint64_t>& of_all);
   bool can_offer() const;
   bool offer_one();
   bool has_memory(uint64_t seq);
   bool finish_one();
-  void choose_stores(Time now);
   bool reduce_one();
-  void time_a_line(uint64_t seq);
   bool can_hand_up() const;
   bool hand_one_up();
   Collective chunk_for_all(const Task& task, uint64_t seq) const;
-  void take_result(const Task& task, size_t chunk, const uint8_t* result);
-  static void write(ElementType type, const Piece& piece, ElementRange chunk, const uint8_t* result);
+  void take_result(const Task& task);
   uint64_t awaited() const;
   bool is_roused() const;
   void check_deadline(Time now);
@@ -164,22 +135,19 @@ class LocalRank {
   const int rank_;
   std::function<void(const Status&)> on_failure_;
   const HostUplink uplink_;
-  const Places places_;
+  const HostMap host_map_;
   WorkerCounters counters_;
-  Arena* arena_ = nullptr;
-  const LocalRank* hurried_ = nullptr;
-  const LocalRank* beside_ = nullptr;
-  std::vector<bool> populated_;  // by slot
+  TensorChunks tensors_;
+  const LocalRank* priority_rank_ = nullptr;
+  const LocalRank* sibling_ = nullptr;
+  std::vector<bool> populated_;  // indexed by slot
+  StoreChoice stores_;
   std::deque<Task> tasks_;
-  size_t called_ = 0;    // of them: those that somebody waits for
+  size_t called_ = 0;    // tasks that a caller waits for
   size_t offering_ = 0;  // collective of the next offer
   uint64_t next_ = 1;    // chunk to offer next
   uint64_t oldest_ = 1;  // chunk whose result is awaited next
-  LatencyTimer latency_timer_ = nullptr;
-  NonTemporalTrial trial_;  // rank 0's goes for all
-  bool slow_lines_ = false;
-  size_t finished_ = 0;  // chunks that it has not been told of
-  uint64_t mine_ = 0;    // with an uplink: the chunk that this rank hands up next
+  uint64_t mine_ = 0;    // the chunk that this rank hands up next, if it has an uplink
   Time earliest_deadline_ = kNever;
   Time stuck_since_ = kNever;  // since when no result has been taken though one is awaited
   SlowWarning slow_;

@@ -52,9 +52,9 @@ class LocalRankThread::Turn final : public CallerTurn {
 
   void work_until(const std::function<bool()>& over) override {
     const DefaultArithmetic arithmetic;
-    Waits& waits = thread_.waits_of_caller();
+    IdleWait& wait = thread_.callers_wait_.of_this_thread();
     const Time end = monotonic_now() + kLongest;
-    while (!over() && monotonic_now() < end) thread_.step_or_wait(waits, over);
+    while (!over() && monotonic_now() < end) thread_.step_or_wait(wait, false, over);
     if (!thread_.is_idle()) thread_.step();  // the announcement of what is over: the next turn finds nothing then
   }
 
@@ -64,8 +64,8 @@ class LocalRankThread::Turn final : public CallerTurn {
 
 LocalRankThread::LocalRankThread(std::vector<LocalRank*> local_ranks, Duration spin)
     : local_ranks_(std::move(local_ranks)),
-      spin_(spin),
-      waits_{SpinWait(spin), GiveWay(kYields), true},
+      threads_wait_(spin, kYields),
+      callers_wait_(spin, kCallersYields),
       thread_(make_thread("an engine", [this] { run(); })) {}
 
 LocalRankThread::~LocalRankThread() {
@@ -88,16 +88,7 @@ std::unique_ptr<CallerTurn> LocalRankThread::begin_turn() {
   return turn;
 }
 
-// What was counted is the thread's that counted it.
-LocalRankThread::Waits& LocalRankThread::waits_of_caller() {
-  const std::thread::id caller = std::this_thread::get_id();
-  if (std::exchange(last_caller_, caller) != caller) {
-    callers_waits_.emplace(Waits{SpinWait(spin_), GiveWay(kCallersYields), false});
-  }
-  return *callers_waits_;
-}
-
-// Only while nobody else steps.
+// Precondition: no other thread steps.
 bool LocalRankThread::is_idle() const {
   return std::all_of(local_ranks_.begin(), local_ranks_.end(), [](const LocalRank* one) { return one->is_idle(); });
 }
@@ -105,8 +96,8 @@ bool LocalRankThread::has_work() const {
   return std::any_of(local_ranks_.begin(), local_ranks_.end(), [](const LocalRank* one) { return one->has_work(); });
 }
 
-// While nothing is under way it sleeps where no other rank wakes it: the doorbells are for whoever takes a turn. What
-// it would be woken for then, that the board has failed, it finds out in a moment.
+// While nothing is in progress it sleeps where no other rank wakes it: the doorbells are for the caller that takes a
+// turn. That the board has failed it finds out a moment later.
 void LocalRankThread::run() {
   pthread_setname_np(pthread_self(), "switchml-shm");
   std::fesetenv(FE_DFL_ENV);  // a new thread inherits its parent's
@@ -120,24 +111,22 @@ void LocalRankThread::run() {
     taken_ = true;
     lock.unlock();
     do {
-      step_or_wait(waits_, [&] { return stopped() || is_idle(); });
+      step_or_wait(threads_wait_, true, [&] { return stopped() || is_idle(); });
     } while (!stopped() && !is_idle());
     lock.lock();
     taken_ = false;
   }
   lock.unlock();
-  step();  // what was submitted or asked for last
+  step();  // takes what was submitted or asked for last
 }
 
 template <typename Over>
-void LocalRankThread::step_or_wait(Waits& waits, const Over& over) {
+void LocalRankThread::step_or_wait(IdleWait& wait, bool yields_only_amid, const Over& over) {
   if (step() || over()) return;
   const auto any = [this](const auto& says) { return std::any_of(local_ranks_.begin(), local_ranks_.end(), says); };
-  const auto work = [this] { return has_work(); };
   const bool waiting = any([](const LocalRank* one) { return one->waits_for_others(); });
-  if (waiting && waits.busy_poll(work, over)) return;
-  const bool amid = any([](const LocalRank* one) { return one->has_full_window(); });
-  if (spin_ == Duration(0) && waiting && (amid || !waits.only_amid) && waits.give_way(work)) return;
+  const bool may_yield = !yields_only_amid || any([](const LocalRank* one) { return one->has_full_window(); });
+  if (waiting && wait([this] { return has_work(); }, over, may_yield)) return;
   Time wakeup = kNever;
   for (const LocalRank* local_rank : local_ranks_) wakeup = std::min(wakeup, local_rank->next_wakeup());
   const Duration patience = wakeup == kNever ? kLongest : std::min<Duration>(kLongest, wakeup - monotonic_now());

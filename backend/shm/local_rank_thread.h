@@ -1,17 +1,15 @@
-// Who steps a rank's local ranks with the real clock: a thread of their own, or a caller in its place.
+// Steps a rank's local ranks with the real clock: by a thread of their own, or by a caller in its place.
 #pragma once
 
 #include <atomic>
 #include <condition_variable>
 #include <memory>
 #include <mutex>
-#include <optional>
 #include <thread>
 #include <vector>
 
 #include "engine/engine.h"
-#include "engine/spin_wait.h"
-#include "shm/give_way.h"
+#include "shm/idle_wait.h"
 #include "shm/local_rank.h"
 
 namespace switchml::shm {
@@ -38,24 +36,15 @@ class LocalRankThread {
   void run();
   bool is_idle() const;
   bool has_work() const;
-  /// How one waits before it sleeps: it busy-polls, or gives way so many times, only in the middle of large tensors
-  /// perhaps, and only as long as that pays.
-  struct Waits {
-    SpinWait busy_poll;
-    GiveWay give_way;
-    bool only_amid;
-  };
-  Waits& waits_of_caller();
-  /// Steps; where that has moved nothing, waits for a moment until there may be something to do.
+  /// Steps; where that has moved nothing, waits for a moment until there may be something to do. `yields_only_amid`:
+  /// it yields only in the middle of large tensors.
   template <typename Over>
-  void step_or_wait(Waits& waits, const Over& over);
+  void step_or_wait(IdleWait& wait, bool yields_only_amid, const Over& over);
   bool step();
 
   const std::vector<LocalRank*> local_ranks_;
-  const Duration spin_;
-  Waits waits_;                         // the thread's
-  std::optional<Waits> callers_waits_;  // of the last one, in turns
-  std::thread::id last_caller_;
+  IdleWait threads_wait_;
+  CallersIdleWait callers_wait_;
   std::atomic<bool> stop_{false};
   std::mutex mutex_;
   std::condition_variable work_;

@@ -25,7 +25,7 @@ Status populate_mail(const BoardShape& shape, uint8_t* segment) {
 }
 
 struct alignas(kBoxLine) Mail::Box {
-  std::array<std::atomic<uint64_t>, kWords> signals;  // by who has signalled
+  std::array<std::atomic<uint64_t>, kWords> signals;  // a bit for each rank that has signalled
   std::atomic<uint64_t> tickets;
   std::atomic<uint32_t> sleeper;
   alignas(kBoxLine) std::array<std::atomic<uint32_t>, 2> doorbells;
@@ -40,7 +40,7 @@ size_t Mail::capacity(int ranks) {
   return capacity;
 }
 
-// Among the rings are those of ranks to themselves, which nobody touches: they take no memory.
+// Among the rings are those of ranks to themselves, which no rank touches: they take no memory.
 size_t Mail::bytes(int ranks) {
   const auto n = static_cast<size_t>(ranks);
   return boxes_bytes(ranks) + n * n * Ring::bytes(capacity(ranks));
@@ -114,7 +114,7 @@ void Mail::ring_for(int rank, Sleeper who) const {
   futex_wake(doorbell);
 }
 
-// ---- who is gone ----
+// ---- departure ----
 
 void Mail::go(int rank, State how, const std::string& reason) const {
   Box& box = boxes_[rank];

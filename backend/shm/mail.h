@@ -1,6 +1,6 @@
 // What the ranks of one host share to send each other messages: a ring for each ordered pair, and for each rank a box
-// that says who has something for it, whether it sleeps, and whether it is still there. What the records mean is
-// messenger.h's.
+// that says which ranks have something for it, whether it sleeps, and whether it is still there. What the records mean
+// is messenger.h's.
 #pragma once
 
 #include <atomic>
@@ -33,7 +33,7 @@ class Mail {
   static constexpr size_t kMaxCapacity = 512 * 1024;
   static size_t capacity(int ranks);
   static size_t bytes(int ranks);
-  /// Of them, what is before the rings.
+  /// The part of bytes() that lies before the rings.
   static size_t boxes_bytes(int ranks);
 
   /// `memory`: bytes(ranks), 64-byte aligned, zero where no rank has begun. Borrowed.
@@ -44,29 +44,29 @@ class Mail {
   /// A number for a message to `to`: greater than those of all that were sent to it before.
   uint64_t ticket(int to) const;
 
-  // ---- who has something for whom: in a ring, room in a ring, or that it is gone ----
+  // ---- signals: a record in a ring, room in a ring, or departure ----
   /// Has `to` look at what `from` has done; wakes it if it sleeps.
   void signal(int from, int to) const;
   bool any_signal(int rank) const;
   /// Those that have signalled `rank` since the last time.
   RankSet take_signals(int rank) const;
 
-  // ---- who sleeps ----
+  // ---- sleep ----
   /// Threads of a rank, of which one at a time looks after its messages.
   enum class Sleeper : uint32_t { kNobody = 0, kThread = 1, kCaller = 2 };
   /// What a sleep of that thread begins with.
   uint32_t doorbell(int rank, Sleeper who) const;
-  /// From now on a signal rings for `who`. Look once more whether there is something to do behind this.
+  /// Signals ring for `who` from now on. Look once more after this whether there is something to do.
   void fall_asleep(int rank, Sleeper who) const;
   void awake(int rank) const;
   /// Until the doorbell rings that has been at `heard`, at most `timeout`; may return early.
   void wait_for_bell(int rank, Sleeper who, uint32_t heard, Duration timeout) const;
-  /// Rings for whoever signals would ring for.
+  /// Rings for the thread that signals would ring for.
   void wake(int rank) const;
   /// Rings in any case.
   void ring_for(int rank, Sleeper who) const;
 
-  // ---- who is gone ----
+  // ---- departure ----
   enum class State : uint32_t { kHere = 0, kLeft = 1, kGaveUp = 2 };
   /// Nothing more comes from `rank`, for a reason of up to kMaxReason bytes. The first time counts.
   void go(int rank, State how, const std::string& reason) const;

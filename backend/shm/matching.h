@@ -19,7 +19,7 @@ struct Arrival {
   int source = 0;
   Record record;
   uint64_t look = 0;               // when it came: the number of the look at all rings
-  std::vector<uint8_t> data = {};  // of a whole one
+  std::vector<uint8_t> data = {};  // a whole message's bytes
 };
 
 class Matching {
@@ -38,7 +38,7 @@ class Matching {
   /// Nothing more comes from `source`: the receives that wait for it alone, taken out. What it only offered is
   /// forgotten.
   std::vector<Message> give_up(int source);
-  /// Nor from any other rank: all receives.
+  /// As give_up(), for every source.
   std::vector<Message> give_up_all();
 
   /// f(message) of all receives, until it says true; that one, or null.
@@ -55,12 +55,12 @@ class Matching {
  private:
   struct Queue {
     std::deque<Message> wanted;
-    std::deque<Arrival> arrived;  // by ticket
+    std::deque<Arrival> arrived;  // sorted by ticket
   };
   static std::optional<Arrival> take_arrival(Queue& queue, const Message& wanted, uint64_t look);
 
   std::unordered_map<int, Queue> tags_;  // none of them empty
-  std::vector<int> touched_;             // in which something may fit
+  std::vector<int> touched_;             // tags in which something may fit
 };
 
 }  // namespace switchml::shm

@@ -14,20 +14,24 @@ inline constexpr int kAnySource = -1;
 
 /// What a rank sends, or wants to receive. Its memory is read or written until `done` runs.
 struct Message {
-  int peer = 0;  // to or from whom; a receiver's may be kAnySource
+  int peer = 0;  // the other rank; a receiver's may be kAnySource
   int tag = 0;
   const void* from = nullptr;  // a sender's bytes
   void* to = nullptr;          // where a receiver's go
   size_t bytes = 0;
   Time deadline = kNever;
-  /// Runs exactly once, soon: it must not block. `source`: who has sent it. A sender is done when its bytes are in
-  /// shared memory, or have been dropped. A receiver's kMismatch: it has got a message of another size, which is gone.
+  /// Runs exactly once, soon: it must not block. `source`: the sender. A send is done when its bytes are in
+  /// shared memory, or have been dropped. A receive's kMismatch: it has got a message of another size, which is gone.
   std::function<void(const Status&, int source)> done;
   size_t moved = 0;    // so far
-  bool sends = false;  // set by whoever takes it
+  bool sends = false;  // set by Messenger
 };
 
 /// "send of 80 bytes to rank 1 with tag 3"
-std::string describe(const Message& message);
+inline std::string describe(const Message& message) {
+  const std::string peer = message.peer == kAnySource ? "any rank" : "rank " + std::to_string(message.peer);
+  return (message.sends ? "send of " : "recv of ") + std::to_string(message.bytes) + " bytes " +
+         (message.sends ? "to " : "from ") + peer + " with tag " + std::to_string(message.tag);
+}
 
 }  // namespace switchml::shm

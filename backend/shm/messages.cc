@@ -13,7 +13,7 @@ namespace switchml::shm {
 
 namespace {
 
-/// Of a post: so that a match is found, and what is small is sent. More is for whoever waits, or the thread.
+/// Steps of a post find a match, and send what is small. More is for the caller that waits, or the thread.
 constexpr int kStepsOfPost = 3;
 constexpr int kYieldsBeforeSleep = 20;
 constexpr Duration kLongestSleep = std::chrono::hours(1);
@@ -24,14 +24,14 @@ Messages::Messages(std::shared_ptr<const Segment> segment, const BoardShape& sha
     : segment_(std::move(segment)),
       mail_(shape.ranks, segment_->data() + mail_begin(shape)),
       rank_(rank),
-      spin_(spin),
-      messenger_(mail_, rank) {
+      messenger_(mail_, rank),
+      callers_wait_(spin, kYieldsBeforeSleep) {
   SWITCHML_ASSERT(mail_begin(shape) + mail_bytes(shape) <= segment_->size() && mail_bytes(shape) > 0);
 }
 
 Messages::~Messages() { close(); }
 
-// Whoever steps gives way to these.
+// A thread that steps lets these in.
 Messages::Lock Messages::lock() {
   ++waiting_;
   Lock held(mutex_);
@@ -60,7 +60,7 @@ void Messages::post(const std::function<void()>& give) {
   give();
   bool more = true;
   for (int i = 0; more && i < kStepsOfPost; ++i) more = step(held);
-  // A caller who has taken over may wait for what this one has done, or left.
+  // A caller that has taken over may wait for what this one has done, or left.
   if (taken_ || more) mail_.signal(rank_, rank_);
   hand_over();
 }
@@ -70,7 +70,7 @@ bool Messages::work_until(const std::function<bool()>& over, Time end) {
   if (taken_ || stop_) return false;
   taken_ = true;
   mail_.awake(rank_);
-  Waits& waits = waits_of_caller();
+  IdleWait& wait = callers_wait_.of_this_thread();
   while (!over()) {
     if (step(held)) {
       let_in(held);
@@ -80,7 +80,7 @@ bool Messages::work_until(const std::function<bool()>& over, Time end) {
     if (over() || now >= end) break;
     const Time until = std::min(end, messenger_.next_wakeup());
     held.unlock();
-    wait_a_moment(waits, until, [&] { return messenger_.has_work() || over(); });
+    wait_a_moment(wait, until, [&] { return messenger_.has_work() || over(); });
     held = lock();
   }
   taken_ = false;
@@ -138,28 +138,16 @@ void Messages::tell(Lock& held) {
   if (--telling_ == 0) told_all_.notify_all();
 }
 
-// What was counted is the thread's that counted it.
-Messages::Waits& Messages::waits_of_caller() {
-  const std::thread::id caller = std::this_thread::get_id();
-  if (std::exchange(last_caller_, caller) != caller)
-    callers_waits_.emplace(Waits{SpinWait(spin_), GiveWay(kYieldsBeforeSleep)});
-  return *callers_waits_;
-}
-
 template <typename Found>
-void Messages::wait_a_moment(Waits& waits, Time end, const Found& found) {
-  if (spin_ > Duration(0)) {
-    if (waits.busy_poll(found, [] { return false; })) return;
-  } else if (waits.give_way(found)) {
-    return;
-  }
+void Messages::wait_a_moment(IdleWait& wait, Time end, const Found& found) {
+  if (wait(found, [] { return false; })) return;
   const uint32_t heard = mail_.doorbell(rank_, Mail::Sleeper::kCaller);
   mail_.fall_asleep(rank_, Mail::Sleeper::kCaller);
   if (!found()) mail_.wait_for_bell(rank_, Mail::Sleeper::kCaller, heard, end - monotonic_now());
   mail_.awake(rank_);
 }
 
-// What nobody waits for is the thread's. It sleeps already: nobody is woken where there is nothing to do yet.
+// Messages that no caller waits for are the thread's. It sleeps already, and is woken only where there is work.
 void Messages::hand_over() {
   if (taken_ || !messenger_.is_busy()) return;
   mail_.fall_asleep(rank_, Mail::Sleeper::kThread);

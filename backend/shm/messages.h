@@ -1,6 +1,6 @@
-// Messages between the ranks of one host, with the real clock: who waits for one does the work, and a thread of its own
-// does what nobody waits for. It has nothing to do with the engine's thread, so that neither collectives nor messages
-// wait for each other.
+// Messages between the ranks of one host, with the real clock: a caller that waits for one does the work, and a thread
+// of its own does what no caller waits for. It has nothing to do with the engine's thread, so that neither collectives
+// nor messages wait for each other.
 #pragma once
 
 #include <atomic>
@@ -8,13 +8,11 @@
 #include <functional>
 #include <memory>
 #include <mutex>
-#include <optional>
 #include <thread>
 #include <vector>
 
-#include "engine/spin_wait.h"
 #include "shm/board.h"
-#include "shm/give_way.h"
+#include "shm/idle_wait.h"
 #include "shm/mail.h"
 #include "shm/messenger.h"
 #include "shm/segment.h"
@@ -24,7 +22,7 @@ namespace switchml::shm {
 /// Keeps its segment. Thread-safe.
 class Messages {
  public:
-  /// Of a rank of a segment for this board (segment_bytes), which is without owners. `spin`: how long a wait may
+  /// For a rank of a segment for this board (segment_bytes), which is without owners. `spin`: how long a wait may
   /// busy-poll (kSpin); 0: not at all.
   Messages(std::shared_ptr<const Segment> segment, const BoardShape& shape, int rank, Duration spin);
   /// close().
@@ -40,7 +38,7 @@ class Messages {
 
   /// As of Messenger; the first time counts.
   void fail(const Status& status);
-  /// `callback` (null: nobody) is told once why messages have failed by themselves: a timeout, or for lack of memory.
+  /// `callback`, or null, is told once why messages have failed by themselves: a timeout, or for lack of memory.
   void when_failed(std::function<void(const Status&)> callback);
   /// Ends what is left, and the thread. Idempotent.
   void close();
@@ -49,38 +47,30 @@ class Messages {
 
  private:
   using Lock = std::unique_lock<std::mutex>;
-  /// How a caller waits before it sleeps: it busy-polls, or gives way, where that pays.
-  struct Waits {
-    SpinWait busy_poll;
-    GiveWay give_way;
-  };
   Lock lock();
   void let_in(Lock& held);
   void post(const std::function<void()>& give);
   void run();
   bool step(Lock& held);
   void tell(Lock& held);
-  Waits& waits_of_caller();
   template <typename Found>
-  void wait_a_moment(Waits& waits, Time end, const Found& found);
+  void wait_a_moment(IdleWait& wait, Time end, const Found& found);
   void hand_over();
 
   const std::shared_ptr<const Segment> segment_;
   const Mail mail_;
   const int rank_;
-  const Duration spin_;
-  std::atomic<int> waiting_{0};  // for the mutex
+  std::atomic<int> waiting_{0};  // threads that wait for the mutex
   std::mutex mutex_;             // guards what follows
   std::condition_variable told_all_;
   Messenger messenger_;
-  bool taken_ = false;  // by a caller, who looks after all messages
+  bool taken_ = false;  // a caller looks after all messages
   bool stop_ = false;
   int telling_ = 0;             // threads that call what was given to them
   Time thread_until_ = kNever;  // when the thread looks by itself
   std::function<void(const Status&)> on_failure_;
   bool told_failure_ = false;
-  std::optional<Waits> callers_waits_;  // of the last one
-  std::thread::id last_caller_;
+  CallersIdleWait callers_wait_;
   std::thread thread_;
 };
 

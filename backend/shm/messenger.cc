@@ -98,7 +98,7 @@ bool Messenger::step(Time now) {
   return status_.ok() && (signalled.any() || wrote);
 }
 
-// Whoever has gone has said all that is to be read before it said so.
+// A rank that has gone wrote all that is to be read before it said so.
 void Messenger::read(int source) {
   Peer& from = peer(source);
   const bool gone = mail_.state(source) != Mail::State::kHere;

@@ -2,8 +2,8 @@
 // without waiting. It reads no clock and starts no thread (messages.h runs it).
 //
 // A sender offers a message, and its bytes follow when the receiver has asked for it: both ends know then where they
-// go, so nothing that nobody has asked for keeps other messages from coming. A short one takes its bytes along, as long
-// as the receiver has not too many such bytes that nobody has asked for.
+// go, so no unexpected message keeps others from coming. A short one takes its bytes along, as long as the receiver has
+// not too many unexpected bytes.
 #pragma once
 
 #include <cstdint>
@@ -62,7 +62,7 @@ class Messenger {
   struct Peer {
     Outgoing out;
     Ring in;
-    bool opened = false;              // what comes in
+    bool opened = false;              // `in` has memory
     bool gone = false;                // nothing more does
     std::deque<Message> coming = {};  // their bytes: asked for, in that order
   };
@@ -91,7 +91,7 @@ class Messenger {
   WorkerCounters counters_;
   std::vector<Peer> peers_;
   Matching matching_;
-  RankSet unwritten_;  // for whom there may be something to write
+  RankSet unwritten_;  // ranks for which there may be something to write
   RankSet leavers_;    // gone, and something may wait for them
   uint64_t looks_ = 0;
   size_t open_ = 0;

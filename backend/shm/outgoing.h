@@ -18,7 +18,7 @@ class Outgoing {
   Outgoing(const Mail& mail, int from, int to);
 
   void send(Message message);
-  /// To an offer of the other one's. Only after what it takes in the meantime.
+  /// Replies to the peer's offer `id`: accept or refuse.
   void answer(uint64_t id, bool wanted);
   /// Answers that are not written yet.
   size_t answers() const { return answers_.size(); }
@@ -54,7 +54,7 @@ class Outgoing {
   const size_t most_short_;  // bytes
   std::deque<Record> answers_;
   std::deque<Message> fresh_;            // not offered yet
-  std::map<uint64_t, Message> offered_;  // by id
+  std::map<uint64_t, Message> offered_;  // keyed by id
   std::deque<Message> leaving_;          // wanted: the first one's bytes are written
   uint64_t last_id_ = 0;
   uint64_t given_ = 0;  // charges, ever

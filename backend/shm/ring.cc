@@ -11,7 +11,7 @@ namespace switchml::shm {
 namespace {
 
 constexpr size_t kUnit = sizeof(Record);
-constexpr size_t kPopulated = 64 * 1024;  // at a time
+constexpr size_t kPopulated = 64 * 1024;  // bytes that get memory at once
 
 size_t in_units(size_t bytes) { return (bytes + kUnit - 1) / kUnit * kUnit; }
 

@@ -1,5 +1,5 @@
 // A stream of records from one process to another, in memory that both see: bounded, one writer, one reader, no lock.
-// Whoever dies in the middle of a record has not written it.
+// A writer that dies in the middle of a record has not written it.
 #pragma once
 
 #include <atomic>
@@ -15,24 +15,24 @@ struct Record {
     kFiller = 0,   // up to the end of the memory
     kOffer = 1,    // a message that waits at its sender until it is wanted
     kWhole = 2,    // a message, with its bytes behind
-    kWanted = 3,   // by who was offered it: let its bytes come
-    kDropped = 4,  // likewise: its bytes are not wanted
-    kPiece = 5,    // of the oldest message that was wanted and is not complete; its bytes behind
+    kWanted = 3,   // accepts an offer: let its bytes come
+    kDropped = 4,  // refuses an offer
+    kPiece = 5,    // the next bytes, behind it, of the oldest message that was wanted and is not complete
   };
   uint32_t kind = kFiller;
   int32_t tag = 0;
-  uint64_t id = 0;      // of the message, among those of its sender to this receiver
-  uint64_t bytes = 0;   // of the message; of a piece: of that
-  uint64_t ticket = 0;  // of the message, in the order of all that are sent to the receiver
+  uint64_t id = 0;      // the message's number among those of its sender to this receiver
+  uint64_t bytes = 0;   // the message's size; a piece's own
+  uint64_t ticket = 0;  // the message's number in the order of all that are sent to the receiver
 };
 
 /// One side's view. Its positions are its own: one object for each side, of one thread at a time.
 class Ring {
  public:
-  /// Of a ring that holds `capacity` bytes: a power of two, at least 512.
+  /// The size of a ring that holds `capacity` bytes: a power of two, at least 512.
   static constexpr size_t bytes(size_t capacity) { return kHeaderBytes + capacity; }
   static constexpr size_t kHeaderBytes = 3 * 64;
-  /// `memory`: bytes(capacity), 64-byte aligned, zero where nobody has begun. Borrowed.
+  /// `memory`: bytes(capacity), 64-byte aligned, zero where no side has begun. Borrowed.
   Ring(uint8_t* memory, size_t capacity);
 
   // ---- the writer ----

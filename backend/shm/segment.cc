@@ -23,7 +23,7 @@ Status failed(const char* what, size_t bytes) {
 #define MADV_POPULATE_WRITE 23  // Linux 5.14
 #endif
 
-// Nobody executes it, which some systems insist on being told (vm.memfd_noexec), and which kernels before 6.3 refuse.
+// It is never executed, which some systems insist on being told (vm.memfd_noexec), and kernels before 6.3 refuse.
 Fd create_memory() {
   constexpr unsigned kNeverExecuted = 0x0008;  // MFD_NOEXEC_SEAL
   constexpr unsigned kFlags = MFD_CLOEXEC | MFD_ALLOW_SEALING;
@@ -57,7 +57,7 @@ Status populate(const void* data, size_t bytes) {
   while (::madvise(begin, before + bytes, MADV_POPULATE_WRITE) != 0) {
     if (errno == EINTR || errno == EAGAIN) continue;
     if (errno == EINVAL) return {};
-    if (errno == EFAULT) errno = ENOMEM;  // of what would be a signal
+    if (errno == EFAULT) errno = ENOMEM;  // touching the page would be a signal
     return failed("no room", bytes);
   }
   return {};

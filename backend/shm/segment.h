@@ -10,7 +10,7 @@
 
 namespace switchml::shm {
 
-/// Of this machine.
+/// This machine's page size.
 size_t page_bytes();
 /// Rounded up to whole pages.
 size_t in_pages(size_t bytes);
@@ -26,8 +26,8 @@ bool can_populate();
 class Segment {
  public:
   static constexpr size_t kMaxBytes = size_t{1} << 44;
-  /// Zeroed, of a size that nobody can change afterwards, and inherited by no other program. Whoever uses a piece of it
-  /// calls populate() first: until then it takes no memory.
+  /// Zeroed, of a size that cannot be changed afterwards, and inherited by no other program. Call populate() before
+  /// using a piece of it: until then it takes no memory.
   static Result<Segment> create(size_t bytes);
   /// Maps what another process has created: `fd` must be such a segment of just this size.
   static Result<Segment> adopt(Fd fd, size_t bytes);
@@ -38,7 +38,7 @@ class Segment {
 
   uint8_t* data() const { return data_; }
   size_t size() const { return size_; }
-  /// To hand over; stays the segment's. -1 after forget_fd().
+  /// A descriptor to hand over; it stays the segment's. -1 after forget_fd().
   int fd() const { return fd_.get(); }
   /// The mapping is all that is needed from now on.
   void forget_fd() { fd_ = Fd(); }

@@ -18,7 +18,7 @@ namespace switchml::shm {
 
 namespace {
 
-constexpr Duration kPatience = seconds(1);  // with who has connected and says nothing
+constexpr Duration kPatience = seconds(1);  // how long a peer that has connected may say nothing
 
 Status failed(const std::string& what) {
   return {Code::kUnavailable, what + ": " + std::generic_category().message(errno)};

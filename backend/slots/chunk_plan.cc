@@ -33,7 +33,7 @@ size_t ChunkPlan::max_superblock_blocks(size_t payload_bytes) {  // [CALL-5]
   const size_t words = payload_bytes / kWordBytes;
   // blocks + ceil(blocks / kBlocksPerFlag) words must fit one payload.
   const size_t fitting = words * kBlocksPerFlag / (kBlocksPerFlag + 1);
-  // Of every type that needs blocks: each of them has one word per element.
+  // Every type that needs blocks has one word per element.
   const size_t blocks_per_span =
       elements_per_span(ElementType::kFloat32, payload_bytes) / block_elements_for(payload_bytes);
   return std::max<size_t>(1, std::min(fitting, kMaxSuperblockBlocks) / blocks_per_span) * blocks_per_span;

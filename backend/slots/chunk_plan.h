@@ -1,11 +1,11 @@
-// From a tensor to chunks and back: pure arithmetic. A chunk is what one packet carries. Block and chunk boundaries are
+// Cuts a tensor into chunks: pure arithmetic. A chunk is what one packet carries. Block and chunk boundaries are
 // a function of the element type, the count and the session's payload alone, never of timing or path, so that every
 // rank, run and data plane quantizes the same blocks. A block may lie in two chunks; but a *span*, the fewest chunks in
 // a row that hold whole blocks, may not: superblocks, and the parts of shards, are made of spans.
 //
 // Sums of floats go in superblocks. A superblock is up to kMaxSuperblockBlocks blocks; the exponents of all its blocks
 // travel in one chunk of the call lane, ahead of its data [CALL-5, CALL-6]. Everything else has one superblock that
-// covers the whole tensor, and a call chunk without words [CALL-3]. So has everything in an exact session, whose chunks
+// covers the whole tensor, and a call chunk without words [CALL-3]. So has everything in an exact session. Its chunks
 // hold elements and not words: there are neither blocks nor calls ahead.
 #pragma once
 

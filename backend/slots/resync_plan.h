@@ -8,15 +8,15 @@
 
 namespace switchml {
 
-/// Which results must go from whom to whom. [MOVE-3]
+/// Which results must go from which rank to which. [MOVE-3]
 class ResyncPlan {
  public:
-  /// accepted[r][s]: the number of the last use of slot s whose result rank r has accepted; 0: none. Precondition: all
-  /// of one length.
+  /// accepted[r][s]: rank r has accepted the result of this use of slot s last; 0: none. Precondition: all of one
+  /// length.
   explicit ResyncPlan(const std::vector<std::vector<uint32_t>>& accepted);
   /// False: ranks are more than one use apart, which no run of the protocol leads to.
   bool possible() const { return possible_; }
-  /// The slots whose last result rank `holder` hands out: to each slot its lowest rank that has it.
+  /// The slots of which rank `holder` hands out the last result: the lowest rank that has it does.
   const std::vector<int>& gives(int holder) const { return gives_[static_cast<size_t>(holder)]; }
   /// The ranks from which `rank` takes some.
   std::vector<int> takes_from(int rank) const;

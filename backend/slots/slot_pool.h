@@ -18,7 +18,7 @@ class SlotPool {
  public:
   enum class Verdict {
     kAccepted,   // the awaited result; the slot is free again
-    kDuplicate,  // of the use that completed last
+    kDuplicate,  // the result of the use that completed last
     kStale,      // any other sequence number
     kForeign,    // a slot outside this lane
   };
@@ -41,20 +41,20 @@ class SlotPool {
   Verdict judge(uint16_t slot, uint32_t seq) const;
   Verdict accept(uint16_t slot, uint32_t seq);
 
-  /// The open slot whose chunk comes first in the stream, or -1.
+  /// The open slot with the chunk that comes first in the stream, or -1.
   int oldest_open() const;
 
   bool contains(uint16_t slot) const { return slot >= first_ && slot < first_ + size_; }
   int index_of(uint16_t slot) const { return slot - first_; }
   int size() const { return size_; }
   int in_flight() const { return in_flight_; }
-  /// The sequence number of the slot's last use whose result was accepted; 0: none.
+  /// The sequence number of the slot's last use with an accepted result; 0: none.
   uint32_t accepted(int index) const { return uses_[static_cast<size_t>(index)].accepted; }
   bool is_open(int index) const { return uses_[static_cast<size_t>(index)].open; }
 
  private:
   struct Use {
-    uint32_t seq = 0;  // of the use that is open, or was last; 0: never used
+    uint32_t seq = 0;  // the use that is open, or was last; 0: never used
     uint32_t accepted = 0;
     bool open = false;
   };

@@ -1,7 +1,7 @@
 // SlotStore: the slots of one job. Allocated when the session opens, freed when it ends; no packet ever allocates.
 //
 // Of an exact session it keeps each worker's contribution until the last one has come. Both versions of a slot share
-// that room: nobody contributes to a use before the one before it was complete, and its result computed. A use that
+// that room: no worker contributes to a use before the one before it was complete, and its result computed. A use that
 // was given up before that gets no more contributions once a newer one has some (exact/exact_aggregator.cc).
 #pragma once
 
@@ -28,15 +28,15 @@ struct SlotUse {
 
   SequencePair pair;
   WorkerSet contributed;
-  WorkerSet asked_again;     // at a leaf: members that have repeated since the parent was asked for all, or answered
+  WorkerSet asked_again;     // a leaf's members that have repeated since the parent was asked for all, or answered
   WorkerSet with_elements;   // exact: those of `contributed` that sent any
   WorkerSet want_none;       // exact: those that take the result without elements
   WorkerSet with_target;     // exact: those whose target is in the store
   uint32_t check = 0;        // sum of the witnesses; exact: the call
-  uint32_t bytes = 0;        // of the longest contribution so far
+  uint32_t bytes = 0;        // the longest contribution so far
   uint16_t kind = 0;         // the largest exponent; exact: type, operation and divisor
   uint32_t borrowed_in = 0;  // the burst in which a sink was last given the frame; 0: never
-  Ecn ecn = Ecn::kNone;      // of all contributions together [ECN-1]
+  Ecn ecn = Ecn::kNone;      // all contributions together [ECN-1]
   bool complete = false;     // the bytes behind the header are a result's, and the header is in front
   bool disagree = false;     // exact: contributions to several calls
 };
@@ -68,8 +68,8 @@ class SlotStore {
   /// Where a worker wants an exact result to be written, kept as its contribution is.
   wire::Target& target(uint16_t slot, uint8_t worker) { return targets_[size_t{slot} * kept_ + worker]; }
 
-  /// In front of a payload: the headers of an exact result without elements, and of one whose elements are in targets;
-  /// right before the payload the whole one's.
+  /// Room in front of a payload for the headers of an exact result without elements, and of one with its elements in
+  /// targets; right before the payload is the whole one's.
   static constexpr size_t kHeadRoom = 128;
   static constexpr size_t kTargetHead = 64;
   static_assert(kHeadRoom - kTargetHead >= wire::kExactHeaderBytes);
@@ -89,7 +89,7 @@ class SlotStore {
   uint8_t* memory_;
   size_t payload_bytes_;
   size_t kept_;
-  size_t stride_;  // of a version
+  size_t stride_;  // bytes per version
   size_t slot_stride_;
 };
 

@@ -314,7 +314,7 @@ std::string host_identity() {
   std::ifstream("/proc/sys/kernel/random/boot_id") >> boot;
   struct stat space {};
   if (!boot.empty() && ::stat("/proc/self/ns/net", &space) == 0) return boot + "/" + std::to_string(space.st_ino);
-  // Without /proc nobody can tell; a text that equals no other is the safe answer.
+  // It cannot be known without /proc; a text that equals no other is the safe answer.
   char name[256] = "";
   if (::gethostname(name, sizeof name - 1) != 0) name[0] = '\0';
   return std::string("unknown/") + name + "/" + std::to_string(::getpid());

@@ -27,11 +27,11 @@ std::string to_string(const Endpoint& endpoint);
 
 /// Same host (address), whatever the port and the carrier.
 bool same_address(const Endpoint& a, const Endpoint& b);
-/// Of an IPv4 endpoint, as a number: 0x0a000001 for 10.0.0.1.
+/// An IPv4 endpoint's address as a number: 0x0a000001 for 10.0.0.1.
 std::optional<uint32_t> ipv4_of(const Endpoint& endpoint);
 /// 127.0.0.0/8 or ::1.
 bool is_loopback(const Endpoint& endpoint);
-/// Of IPv6: its zone, an interface, has another number on each host.
+/// A link-local IPv6 address: its zone, an interface, has another number on each host.
 bool is_link_local(const Endpoint& endpoint);
 /// Packets can be sent to it as to one host.
 bool is_unicast(const Endpoint& endpoint);
@@ -51,7 +51,7 @@ std::vector<Endpoint> local_addresses(const std::string& interface);
 std::vector<Endpoint> candidate_addresses(const std::string& interface);
 /// The addresses of `host`, a name or a literal, but loopback ones; none where it is not known. Looks names up.
 std::vector<Endpoint> addresses_of(const std::string& host);
-/// Without port and brackets: "10.0.0.1", "2001:db8::1".
+/// The address without port and brackets: "10.0.0.1", "2001:db8::1".
 std::string to_literal(const Endpoint& endpoint);
 
 /// A text that is equal for two processes exactly if they share a network stack: boot id and network namespace.

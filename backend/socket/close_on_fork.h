@@ -1,13 +1,13 @@
-// What a forked child must not do as its parent does. Descriptors that it must not hold: a data loader that outlives
-// its parent for a moment would keep its connections open, and nobody would notice that the parent has died.
+// Descriptors that a forked child must not hold as its parent does: a data loader that outlives
+// its parent for a moment would keep its connections open, and hide that the parent has died.
 #pragma once
 
 namespace switchml {
 
-/// From now on every child that this process forks begins by closing `fd` (one that executes another program has
+/// Every child that this process forks from now on begins by closing `fd` (one that executes another program has
 /// close-on-exec for it). Thread-safe.
 void close_on_fork(int fd);
-/// No longer; whoever owns it closes it. Thread-safe.
+/// Ends that; its owner closes it. Thread-safe.
 void keep_on_fork(int fd);
 /// Closes it now. No child that is forked meanwhile keeps it, or closes another one that gets its number.
 void close_forgotten(int fd);

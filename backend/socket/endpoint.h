@@ -25,12 +25,12 @@ inline bool may_lose_frames(Carrier carrier) { return carrier == Carrier::kPacke
 
 /// What a packet says of queues on its way (RFC 3168). The values are those of the IP header.
 enum class Ecn : uint8_t {
-  kNone = 0,     // who sends does not heed marks: full queues drop it
+  kNone = 0,     // the sender does not heed marks: full queues drop it
   kOther = 1,    // as kCapable
   kCapable = 2,  // long queues may mark it
   kMarked = 3,   // one has
 };
-/// Of what is made of both: a mark stays, and all must heed it.
+/// The mark of a frame made of both: a mark stays, and all must heed it.
 inline Ecn together(Ecn a, Ecn b) {
   if (a == Ecn::kMarked || b == Ecn::kMarked) return Ecn::kMarked;
   return a == Ecn::kNone || b == Ecn::kNone ? Ecn::kNone : Ecn::kCapable;
@@ -57,11 +57,11 @@ struct TxFrame {
   const uint8_t* data = nullptr;
   uint32_t size = 0;
   const Endpoint* to = nullptr;
-  /// Of transports by whose card the peer's memory, or the tensors of this process, can be reached: what follows `data`
+  /// If a card reaches the peer's memory, or the tensors of this process (QueuePairs::target_of): what follows `data`
   /// in the frame; or, with a target, what is written there before the frame arrives.
   const uint8_t* rest = nullptr;
   uint32_t rest_size = 0;
-  wire::Target target = {};  // of 0 bytes: none
+  wire::Target target = {};  // none if it has 0 bytes
   /// All of it may change as soon as send() has returned, also what lies in memory of allocate().
   bool may_change = false;
   Ecn ecn = Ecn::kNone;  // over UDP

@@ -13,10 +13,6 @@ void BatchingSink::unicast(const uint8_t* frame, size_t size, const Endpoint& to
 }
 
 void BatchingSink::multicast(const uint8_t* frame, size_t size, const Endpoint* const* to, size_t count) {
-  if (size > held_bytes_ && ecn_ == Ecn::kNone) {
-    transport_.multicast(frame, static_cast<uint32_t>(size), to, count);
-    return;
-  }
   if (size > held_bytes_) {
     frames_.assign(count, {frame, static_cast<uint32_t>(size)});
     for (size_t i = 0; i < count; ++i) {

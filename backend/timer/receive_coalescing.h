@@ -29,13 +29,13 @@ class ReceiveCoalescing {
   Duration shortest() const { return std::min(present_, previous_); }
 
   static constexpr Duration kWindow = seconds(30);
-  static constexpr int kShare = 4;                            // of the time in queues, a fourth
+  static constexpr int kShare = 4;                            // a fourth of the time in queues
   static constexpr Duration kLeastPause = microseconds(100);  // a shorter one does not pay
   static constexpr Duration kMostPause = milliseconds(16);
   /// Nothing has come for so long after a pause: silence.
   static constexpr Duration kSilence = milliseconds(8);
   static constexpr int kSmoothing = 8;  // a sample's weight is one in so many, as in RFC 6298
-  /// Without pauses after one that was too long; each further such one in a row doubles it, up to the longest.
+  /// A rest from pauses after one that was too long; each further such one in a row doubles it, up to the longest.
   static constexpr Duration kFirstRest = milliseconds(10);
   static constexpr Duration kLongestRest = seconds(1);
   static constexpr int kGoodInARow = 8;  // pauses after which a too long one counts as the first again

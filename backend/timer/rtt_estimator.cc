@@ -25,7 +25,7 @@ void RttEstimator::sample(Duration rtt) {
     rttvar_ += (error - rttvar_) / 4;
     srtt_ += (rtt - srtt_) / 8;
   }
-  // Behind a full queue round trips hardly vary, and the variation tends to nothing: then any hiccup would fire the
+  // Round trips behind a full queue hardly vary, and the variation tends to nothing: then any hiccup would fire the
   // timer. What is lost in the middle of a stream is found by its gap, so a timer may be late.
   rto_ = std::clamp(srtt_ + std::max({kGranularity, 4 * rttvar_, srtt_}), min_, max_);
 }

@@ -24,7 +24,8 @@ void SpinBudget::pause(Time now) {
   resumes_ = now + pause_;
   pause_ = std::min(2 * pause_, kLongestPause);
   waits_ = paid_ = 0;
-  preemptions_ = -1;  // what happens meanwhile says nothing: who sleeps and wakes others loses the processor to them
+  preemptions_ =
+      -1;  // preemptions meanwhile say nothing: a thread that wakes others and sleeps loses the processor to them
 }
 
 }  // namespace switchml

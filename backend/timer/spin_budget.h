@@ -1,6 +1,6 @@
 // How long a thread that waits may busy-poll before it sleeps. Busy-polling saves the wake-up where the wait is
-// short, and takes a processor from others where it is not: so it is allowed only as long as it pays and nobody else
-// wants the processor. Pure: time and counts are arguments.
+// short, and takes a processor from others where it is not: so it is allowed only as long as it pays and no other
+// thread wants the processor. Pure: time and counts are arguments.
 #pragma once
 
 #include "base/clock.h"
@@ -9,12 +9,12 @@ namespace switchml {
 
 class SpinBudget {
  public:
-  /// Kernel threads take a processor now and then; whoever wants it for himself does so every few milliseconds.
+  /// Kernel threads take a processor now and then; a program that wants it for itself does so every few milliseconds.
   static constexpr Duration kApart = milliseconds(20);
   /// `most`: of one wait; 0: never. Preemptions further apart than `apart` do not count; Duration::max(): each does.
   explicit SpinBudget(Duration most, Duration apart = kApart) : most_(most), apart_(apart) {}
 
-  /// For a wait that begins now: how long it may busy-poll; 0: it has to sleep at once.
+  /// How long a wait that begins now may busy-poll; 0: it has to sleep at once.
   Duration allowance(Time now) const { return now < resumes_ ? Duration(0) : most_; }
   /// How a wait with an allowance ended: `paid`: what was waited for came in that time. `preemptions`: how often the
   /// thread has lost its processor to another one so far; that never falls.
@@ -23,7 +23,7 @@ class SpinBudget {
   /// The first pause; each that follows without a success in between is twice as long, up to the longest.
   static constexpr Duration kFirstPause = milliseconds(10);
   static constexpr Duration kLongestPause = seconds(1);
-  /// Of so many waits in a row at least one in four must have paid.
+  /// At least one in four of so many waits in a row must have paid.
   static constexpr int kTrial = 32;
 
  private:
@@ -33,7 +33,7 @@ class SpinBudget {
   Duration apart_;
   Duration pause_ = kFirstPause;
   Time resumes_{};
-  int waits_ = 0;  // of the present trial
+  int waits_ = 0;  // waits of the present trial
   int paid_ = 0;
   Time preempted_{};       // when
   long preemptions_ = -1;  // -1: not known yet

@@ -22,7 +22,7 @@ class TimerWheel {
   void cancel(int id);
   bool armed(int id) const { return timers_[static_cast<size_t>(id)].bucket >= 0; }
 
-  /// Calls fire(int id) for each timer whose deadline is not after `now`. Timers are disarmed before they fire and may
+  /// Calls fire(int id) for each timer with a deadline not after `now`. Timers are disarmed before they fire and may
   /// be armed again inside the call. Time never goes backwards: an earlier `now` than before does nothing.
   template <typename F>
   void sweep(Time now, F&& fire) {
@@ -37,7 +37,6 @@ class TimerWheel {
 
   /// A time before which nothing fires: the start of the first bucket in use, kNever if no timer is armed.
   Time next_deadline() const;
-  int armed_count() const { return armed_; }
 
  private:
   static constexpr int kIdle = -1;

@@ -5,6 +5,8 @@
 #include <deque>
 #include <utility>
 
+#include "transport/decorator.h"
+
 namespace switchml {
 
 namespace {
@@ -25,28 +27,17 @@ uint64_t draw(uint64_t seed, uint64_t frame, Draw what) {
   return state;
 }
 
-class FaultyTransport final : public Transport {
+class FaultyTransport final : public TransportDecorator {
  public:
-  FaultyTransport(std::unique_ptr<Transport> below, const Faults& faults) : below_(std::move(below)), faults_(faults) {}
-
-  const char* name() const override { return below_->name(); }
-  TransportLimits limits() const override { return below_->limits(); }
-  Endpoint local() const override { return below_->local(); }
-  size_t path_frame_bytes(const Endpoint& to) const override { return below_->path_frame_bytes(to); }
-  void allow_fragments(bool allowed) override { below_->allow_fragments(allowed); }
-  uint8_t* allocate(size_t bytes) override { return below_->allocate(bytes); }
+  FaultyTransport(std::unique_ptr<Transport> below, const Faults& faults)
+      : TransportDecorator(*below), below_(std::move(below)), faults_(faults) {}
 
   size_t send(const TxFrame* frames, size_t count) override;
-  size_t multicast(const uint8_t* data, uint32_t size, const Endpoint* const* to, size_t count) override;
   size_t receive(RxFrame* frames, size_t count) override;
   void release() override {
     below_->release();
     lends_ = false;
   }
-  void wait(Duration timeout) override { below_->wait(timeout); }
-  void pause(Duration timeout) override { below_->pause(timeout); }
-  void wake() override { below_->wake(); }
-  std::string take_error() override { return below_->take_error(); }
   bool take_refusal() override { return below_->take_refusal(); }
 
  private:
@@ -87,13 +78,6 @@ size_t FaultyTransport::send(const TxFrame* frames, size_t count) {
   return taken == burst_.size() ? count : positions_[taken];
 }
 
-size_t FaultyTransport::multicast(const uint8_t* data, uint32_t size, const Endpoint* const* to, size_t count) {
-  // Each copy has a fate of its own.
-  std::vector<TxFrame> frames(count);
-  for (size_t i = 0; i < count; ++i) frames[i] = {data, size, to[i]};
-  return send(frames.data(), count);
-}
-
 void FaultyTransport::decide(const TxFrame& frame, size_t position) {
   const uint64_t number = sent_++;
   emit_due(position);
@@ -119,7 +103,7 @@ void FaultyTransport::emit(const TxFrame& frame, size_t position) {
   positions_.push_back(position);
 }
 
-/// Frames held back whose time has come, in the order in which they were sent.
+/// Frames that have been held back long enough, in the order in which they were sent.
 void FaultyTransport::emit_due(size_t position) {
   for (auto at = held_.begin(); at != held_.end();) {
     if (at->due >= sent_) {

@@ -1,5 +1,5 @@
-// Zeroed, cache-line aligned memory that lives as long as its owner: what Transport::allocate() gives out. Pages of it
-// that nobody has touched take none: it is as large as bursts may be, and most groups send and receive little.
+// Zeroed, cache-line aligned memory that lives as long as its owner: what Transport::allocate() gives out. Untouched
+// pages take no memory: it is as large as bursts may be, and most groups send and receive little.
 #pragma once
 
 #include <sys/mman.h>
@@ -18,7 +18,7 @@ class FrameMemory {
 
   /// Never null; throws std::bad_alloc.
   uint8_t* allocate(size_t bytes) {
-    const size_t mapped = bytes + 1;  // of nothing, too, there is an address of its own
+    const size_t mapped = bytes + 1;  // zero bytes get an address of their own, too
     void* data = ::mmap(nullptr, mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (data == MAP_FAILED) throw std::bad_alloc();
     blocks_.emplace_back(static_cast<uint8_t*>(data), Unmap{mapped});

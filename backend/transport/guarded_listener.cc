@@ -25,7 +25,7 @@ namespace {
 constexpr size_t kMostConnections = 4096;
 constexpr size_t kLeastFromAddress = 256;  // ranks of one host may be many
 constexpr int kEvents = 64;
-constexpr int kAccepts = 64;  // in one go, so that a crowd holds up no news of those that there are
+constexpr int kAccepts = 64;  // at once: a crowd must not hold up events of connections that are open
 constexpr int kRestMs = 100;
 constexpr int kLookMs = 500;
 constexpr Duration kQuiet = seconds(60);
@@ -151,7 +151,7 @@ void GuardedListener::admit(Fd connection, const Endpoint& host) {
   }
   auto guest = std::make_unique<Guest>();
   guest->fd = Fd(::fcntl(connection.get(), F_DUPFD_CLOEXEC, 0));
-  // Every arrival is told once; who serves reads it.
+  // Every arrival is told once; the server reads it.
   epoll_event event{EPOLLIN | EPOLLET, {guest.get()}};
   if (!guest->fd.valid() || ::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, guest->fd.get(), &event) != 0) {
     make_room(silence_.largest(), std::system_category().message(errno));
@@ -176,9 +176,9 @@ void GuardedListener::make_room(const Silence::List& crowd, const std::string& w
 void GuardedListener::close(Guest* guest) {
   if (guest->mute) --mute_;
   silence_.remove(guest->place);
-  // Closing does not do that while who serves has the connection too.
+  // Closing does not do that while the server has the connection too.
   ::epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, guest->fd.get(), nullptr);
-  ::shutdown(guest->fd.get(), SHUT_RDWR);  // who serves hears of it, and closes its own descriptor
+  ::shutdown(guest->fd.get(), SHUT_RDWR);  // the server hears of it, and closes its own descriptor
   guests_.erase(guest);
 }
 

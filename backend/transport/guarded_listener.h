@@ -1,4 +1,4 @@
-// A TCP listener in front of a server that cannot defend itself against those who only connect, as gRPC's cannot: it
+// A TCP listener in front of a server that cannot defend itself against peers that only connect, as gRPC's cannot: it
 // keeps watch over all connections, and hands the server no more of them than it has room for.
 #pragma once
 
@@ -33,7 +33,7 @@ class GuardedListener {
   /// Takes over a connection, from the listener's thread. It is over where that calls shutdown(), as gRPC does: another
   /// descriptor of it stays open here until then.
   using Take = std::function<void(Fd)>;
-  static constexpr size_t kDescriptors = 2;  // of a connection
+  static constexpr size_t kDescriptors = 2;  // each connection takes two
   static constexpr Duration kPatience = seconds(10);
 
   /// Listens from now on, for start(). A wildcard address takes IPv6 and IPv4. `what` names the setting in an error
@@ -45,7 +45,7 @@ class GuardedListener {
   GuardedListener(const GuardedListener&) = delete;
   GuardedListener& operator=(const GuardedListener&) = delete;
 
-  /// With the real port.
+  /// The address, and the port that it really has.
   Endpoint local() const;
   /// Takes no more connections; those that there are go on. Idempotent.
   void stop();
@@ -77,7 +77,7 @@ class GuardedListener {
   Silence silence_;
   size_t mute_ = 0;  // guests of whom nothing has come yet
   bool rests_ = false;
-  Time quiet_until_{};  // in the log
+  Time quiet_until_{};  // the log says nothing before
   std::thread thread_;
 };
 

@@ -29,7 +29,7 @@ class ReceiveBufferPool {
   ReceiveBufferPool(size_t buffer_bytes, size_t most) : buffer_bytes_(buffer_bytes), most_(most) {}
 
   size_t buffer_bytes() const { return buffer_bytes_; }
-  /// Of those that have been needed and not given back to the system since. Any thread may ask.
+  /// Memory of buffers that have been needed and not given back to the system since. Any thread may ask.
   size_t memory_bytes() const { return buffer_bytes_ * counted_.load(std::memory_order_relaxed); }
 
   /// Null: all are in use.
@@ -53,7 +53,7 @@ class ReceiveBufferPool {
     resting_.clear();
   }
 
-  /// Gives the memory of those back to the system that nobody has taken since the last trim(), but for kKept.
+  /// Gives the memory of buffers that were not taken since the last trim() back to the system, but for kKept.
   void trim() {
     for (size_t i = 0; i + kKept < unused_; ++i) {
       ReceiveBuffer* buffer = free_[i];
@@ -80,8 +80,8 @@ class ReceiveBufferPool {
   std::vector<std::unique_ptr<ReceiveBuffer>> buffers_;
   std::atomic<size_t> counted_{0};
   std::vector<ReceiveBuffer*> free_;     // those without pages come first, the one given back last is the last one
-  size_t unused_ = 0;                    // of the first in `free_`: not taken since the last trim()
-  std::vector<ReceiveBuffer*> resting_;  // given back, with frames that are lent
+  size_t unused_ = 0;                    // so many at the front of `free_` were not taken since the last trim()
+  std::vector<ReceiveBuffer*> resting_;  // given back, but their frames are still lent
 };
 
 }  // namespace switchml

@@ -6,13 +6,14 @@
 #include <deque>
 
 #include "base/limits.h"
+#include "transport/decorator.h"
 #include "wire/packet.h"
 
 namespace switchml {
 
 namespace {
 
-/// So many times others may ask in vain before one that does not ask is taken for one that nobody drives.
+/// So many times others may ask in vain before one that does not ask is taken for one that no thread drives.
 constexpr uint64_t kPatience = 8;
 
 /// What the transports have in common.
@@ -31,7 +32,7 @@ class Link {
 
   size_t take(size_t peer, RxFrame* frames, size_t count) {
     Inbox& inbox = inboxes_[peer];
-    // That there was nothing is an answer to all, until one asks again.
+    // An empty receive is an answer to all, until one asks again.
     if (inbox.frames.empty() && inbox.asked_at == empty_) fetch();
     inbox.asked_at = empty_;
     const size_t taken = std::min(count, inbox.frames.size());
@@ -56,10 +57,10 @@ class Link {
 
  private:
   struct Inbox {
-    std::deque<RxFrame> frames;  // that the link has lent, and nobody has taken
+    std::deque<RxFrame> frames;  // lent by the link, and not taken yet
     uint64_t asked_at = 0;       // empty_ when it was asked for last
     std::vector<size_t> twins;   // peers at the same endpoint, this one among them
-    uint8_t job = 0;             // of what was sent to it; 0: nothing yet
+    uint8_t job = 0;             // the job of what was sent to it; 0: nothing yet
   };
 
   /// 0: a control message.
@@ -94,7 +95,7 @@ class Link {
     release_if_idle();  // they may all have been of strangers
   }
 
-  // The link may have nothing because all its buffers hold frames for somebody who does not take them.
+  // The link may have nothing because all its buffers hold frames for a peer's transport that does not take them.
   void drop_unasked() {
     if (waiting_ == 0) return;
     for (Inbox& inbox : inboxes_) {
@@ -121,7 +122,7 @@ class Link {
 
   const std::unique_ptr<Transport> transport_;
   const std::vector<Endpoint> peers_;
-  std::vector<Inbox> inboxes_;  // by peer
+  std::vector<Inbox> inboxes_;  // one for each peer
   size_t waiting_ = 0;          // frames in all of them
   size_t lent_ = 0;             // taken, and not given back
   bool holds_ = false;          // frames that are to be released
@@ -129,26 +130,19 @@ class Link {
   uint64_t empty_ = 0;          // how often the link has had nothing
 };
 
-class PeerTransport final : public Transport {
+class PeerTransport final : public TransportDecorator {
  public:
-  PeerTransport(std::shared_ptr<Link> link, size_t peer) : link_(std::move(link)), peer_(peer) {}
+  PeerTransport(std::shared_ptr<Link> link, size_t peer)
+      : TransportDecorator(link->transport()), link_(std::move(link)), peer_(peer) {}
 
-  const char* name() const override { return real().name(); }
   TransportLimits limits() const override {
-    TransportLimits limits = real().limits();
+    TransportLimits limits = below().limits();
     if (peer_ > 0) limits.held_bytes = 0;  // the first one has it all
     return limits;
   }
-  Endpoint local() const override { return real().local(); }
-  size_t path_frame_bytes(const Endpoint& to) const override { return real().path_frame_bytes(to); }
-  void allow_fragments(bool allowed) override { real().allow_fragments(allowed); }
-  uint8_t* allocate(size_t bytes) override { return real().allocate(bytes); }
   size_t send(const TxFrame* frames, size_t count) override {
     link_->on_sent(peer_, frames, count);
-    return real().send(frames, count);
-  }
-  size_t multicast(const uint8_t* data, uint32_t size, const Endpoint* const* to, size_t count) override {
-    return real().multicast(data, size, to, count);
+    return below().send(frames, count);
   }
   size_t receive(RxFrame* frames, size_t count) override {
     const size_t taken = link_->take(peer_, frames, count);
@@ -160,16 +154,11 @@ class PeerTransport final : public Transport {
     lent_ = 0;
   }
   void wait(Duration timeout) override {
-    if (!link_->has_waiting()) real().wait(timeout);
+    if (!link_->has_waiting()) below().wait(timeout);
   }
-  QueuePairs* queue_pairs() override { return real().queue_pairs(); }
-  void pause(Duration timeout) override { real().pause(timeout); }
-  void wake() override { real().wake(); }
-  std::string take_error() override { return real().take_error(); }
+  QueuePairs* queue_pairs() override { return below().queue_pairs(); }
 
  private:
-  Transport& real() const { return link_->transport(); }
-
   const std::shared_ptr<Link> link_;
   const size_t peer_;
   size_t lent_ = 0;

@@ -5,13 +5,14 @@
 #include <utility>
 
 #include "base/assert.h"
+#include "transport/decorator.h"
 #include "wire/packet.h"
 
 namespace switchml {
 
 namespace {
 
-static_assert(wire::kHeaderOffsetSlot == wire::kExactHeaderOffsetSlot);  // of either kind of contribution
+static_assert(wire::kHeaderOffsetSlot == wire::kExactHeaderOffsetSlot);  // both kinds of contribution have it there
 
 /// None: it concerns no slot.
 std::optional<uint16_t> slot_of(const TxFrame& frame) {
@@ -24,19 +25,12 @@ std::optional<uint16_t> slot_of(const TxFrame& frame) {
   return wire::read_probe(frame.data + wire::kControlBytes).slot;
 }
 
-class SpreadLink final : public Transport {
+class SpreadLink final : public TransportDecorator {
  public:
   SpreadLink(std::unique_ptr<Transport> link, std::vector<Endpoint> switches)
-      : link_(std::move(link)), switches_(std::move(switches)) {
+      : TransportDecorator(*link), link_(std::move(link)), switches_(std::move(switches)) {
     SWITCHML_ASSERT(!switches_.empty());
   }
-
-  const char* name() const override { return link_->name(); }
-  TransportLimits limits() const override { return link_->limits(); }
-  Endpoint local() const override { return link_->local(); }
-  size_t path_frame_bytes(const Endpoint& to) const override { return link_->path_frame_bytes(to); }
-  void allow_fragments(bool allowed) override { link_->allow_fragments(allowed); }
-  uint8_t* allocate(size_t bytes) override { return link_->allocate(bytes); }
 
   size_t send(const TxFrame* frames, size_t count) override {
     outgoing_.clear();
@@ -44,10 +38,6 @@ class SpreadLink final : public Transport {
     const size_t taken = link_->send(outgoing_.data(), outgoing_.size());
     return taken == outgoing_.size() ? count : std::min(taken, count);
   }
-  size_t multicast(const uint8_t* data, uint32_t size, const Endpoint* const* to, size_t count) override {
-    return link_->multicast(data, size, to, count);
-  }
-
   size_t receive(RxFrame* frames, size_t count) override {
     const size_t received = link_->receive(frames, count);
     RxFrame* const end = std::remove_if(frames, frames + received, [this](const RxFrame& f) { return !is_known(f); });
@@ -60,10 +50,6 @@ class SpreadLink final : public Transport {
     link_->release();
     lends_ = false;
   }
-  void wait(Duration timeout) override { link_->wait(timeout); }
-  void pause(Duration timeout) override { link_->pause(timeout); }
-  void wake() override { link_->wake(); }
-  std::string take_error() override { return link_->take_error(); }
 
  private:
   void address(TxFrame frame) {

@@ -1,5 +1,5 @@
 // Frames in a stream of bytes: each follows a prefix of 8 bytes that says how long it is [TCP-1]. Knows no sockets:
-// whoever reads the stream puts its bytes where this says.
+// the reader of the stream puts its bytes where this says.
 #pragma once
 
 #include <cstddef>
@@ -33,7 +33,7 @@ class StreamFrames {
 
   uint8_t* end() const { return room_ + end_; }
   size_t worth_reading() const;
-  /// Bytes missing of the frame whose beginning is there; 1 if none has begun, or its prefix is not whole.
+  /// Bytes missing of the frame that has begun; 1 if none has, or its prefix is not whole.
   size_t missing() const;
   void feed(size_t bytes) { end_ += bytes; }
 
@@ -51,8 +51,8 @@ class StreamFrames {
   size_t max_frame_bytes_;
   uint8_t* room_ = nullptr;
   size_t room_bytes_ = 0;
-  size_t begin_ = 0;  // of the frame that comes next: its prefix
-  size_t end_ = 0;    // of what was fed
+  size_t begin_ = 0;  // where the prefix of the next frame is
+  size_t end_ = 0;    // where the bytes that were fed end
   size_t last_ = 0;   // bytes of the last frame and its prefix
 };
 

@@ -33,7 +33,6 @@ class TcpTransport final : public Transport {
   uint8_t* allocate(size_t bytes) override { return memory_.allocate(bytes); }
 
   size_t send(const TxFrame* frames, size_t count) override;
-  size_t multicast(const uint8_t* data, uint32_t size, const Endpoint* const* to, size_t count) override;
   size_t receive(RxFrame* frames, size_t count) override;
   void release() override { connections_.buffers().release(); }
 
@@ -97,15 +96,6 @@ size_t TcpTransport::send(const TxFrame* frames, size_t count) {
   return refused;
 }
 
-size_t TcpTransport::multicast(const uint8_t* data, uint32_t size, const Endpoint* const* to, size_t count) {
-  size_t taken = 0;
-  for (size_t i = 0; i < count; ++i) {
-    const TxFrame frame{data, size, to[i]};
-    taken += send(&frame, 1);
-  }
-  return taken;
-}
-
 size_t TcpTransport::receive(RxFrame* frames, size_t count) {
   size_t lent = 0;
   bool asked = false;
@@ -126,7 +116,7 @@ size_t TcpTransport::receive(RxFrame* frames, size_t count) {
   return lent;
 }
 
-/// Of the frames of the connection that has its turn. Who has frames left at the end of it has another turn later.
+/// Lends frames of the connection that has its turn. One with frames left at the end of it has another turn later.
 size_t TcpTransport::lend(RxFrame* frames, size_t count) {
   count = std::min(count, kTurnFrames - turn_);
   size_t lent = 0;

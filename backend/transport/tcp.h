@@ -3,7 +3,7 @@
 //
 // A connection is made by the first frame to an Endpoint with Carrier::kTcp. Frames that come over an accepted one are
 // from an Endpoint with Carrier::kTcpAccepted, and answers to it take the same connection. There is one connection to
-// an endpoint: a switch knows a member by its address, so who wants several opens several transports, a shard each. A
+// an endpoint: a switch knows a member by its address, so a rank that wants several opens a transport for each shard. A
 // connection made again after a break comes from the same port, if it can, so that the peer knows it again.
 //
 // While a connection lives it loses nothing that send() took, and repeats and reorders nothing. It dies with the peer's
@@ -21,17 +21,17 @@ namespace switchml {
 struct TcpCounters {
   std::atomic<uint64_t> accepted{0};
   std::atomic<uint64_t> evicted{0};      // closed to make room: no other one had been silent for so long
-  std::atomic<uint64_t> turned_away{0};  // closed at once, because nobody could make room
+  std::atomic<uint64_t> turned_away{0};  // closed at once, because no other could make room
   std::atomic<uint64_t> broken{0};       // closed because what came was no frame
   std::atomic<uint64_t> stuck{0};        // closed because TcpOptions::patience was over
 };
 
 struct TcpOptions {
-  /// Where to listen; port 0 takes a free one. An IPv6 socket takes IPv6 only. Size 0: nobody can connect to us.
+  /// Where to listen; port 0 takes a free one. An IPv6 socket takes IPv6 only. Size 0: it does not listen.
   Endpoint listen;
   bool takes_ipv4 = false;  // where that is an IPv6 address
   /// Largest frame that is ever sent or received, 1 to 2^24; longer ones are dropped, see take_error() for those sent.
-  /// Who sends longer ones is cut off.
+  /// A peer that sends longer ones is cut off.
   size_t max_frame_bytes = (64 << 10) + 128;  // [TCP-2]
   /// Connections open at a time, 1 to 65536. One more takes the place of the accepted one that has been silent longest:
   /// since its last frame, or since it was accepted. Those that have something to be read stay, and so do those that we
@@ -61,14 +61,14 @@ struct TcpOptions {
   Duration stall{};
   /// The time between attempts to connect doubles up to this.
   Duration max_backoff = seconds(1);
-  std::shared_ptr<TcpCounters> counters;  // null: nobody looks
+  std::shared_ptr<TcpCounters> counters;  // may be null
 };
 
 /// An error names the address and what the kernel said: kInvalidArgument for options out of range, kUnavailable for
 /// what the host refuses.
 ///
 /// send() takes the frames to each endpoint in order until one is not taken; a full connection does not hold up others:
-/// frames behind the number returned may have left, to other endpoints. Frames to whom no connection can be made, and
+/// frames behind the number returned may have left, to other endpoints. Frames without a connection, and
 /// empty ones, count as taken and are lost. limits().held_bytes is what receiving takes now: 4 of the largest frames
 /// for each connection over which a part of one has come, and for a few more; what a crowd needed is given back.
 Result<std::unique_ptr<Transport>> make_tcp_transport(const TcpOptions& options);

@@ -8,6 +8,7 @@
 #include <string>
 #include <utility>
 
+#include "socket/address.h"
 #include "socket/sockaddr.h"
 #include "transport/tcp_socket.h"
 
@@ -16,6 +17,8 @@ namespace switchml {
 namespace {
 
 constexpr size_t kEvents = 64;
+constexpr int kAccepts = 64;  // at once: a crowd of strangers must not hold up members
+constexpr Duration kListenerRest = milliseconds(100);
 constexpr uint32_t kEnds = EPOLLRDHUP | EPOLLERR | EPOLLHUP;
 constexpr uint32_t kAlways = EPOLLIN | EPOLLRDHUP;
 constexpr size_t kFramesInPiece = 4;
@@ -180,7 +183,7 @@ void TcpConnections::close_if_stalled(TcpConnection* connection, Time now) {
   }
 }
 
-/// Whoever did not ask for so long does not know what has come meanwhile: that time is nobody's fault.
+/// Where the owner has not asked for so long, frames may have come meanwhile: that time is no peer's fault.
 void TcpConnections::check_all(Time now) {
   const bool knows = ready_.empty() || std::exchange(was_asked_, false);
   const Duration passed = knows ? std::min(now - looked_, 2 * interval_) : Duration::zero();
@@ -284,7 +287,7 @@ void TcpConnections::after_reading(TcpConnection* connection) {
   await(connection, connection->in.missing());
 }
 
-/// The kernel wakes nobody for less than what completes a frame. It does for what it has no more room for.
+/// The kernel wakes no thread for less than what completes a frame, except when it has no more room.
 void TcpConnections::await(TcpConnection* connection, size_t bytes) {
   if (bytes < kWorthWaitingFor) bytes = 1;
   if (bytes == connection->awaited) return;
@@ -344,6 +347,90 @@ void TcpConnections::forget(TcpConnection* connection) {
   if (connection->is_accepted()) silence_.remove(connection->place);
   gone_.push_back(std::move(found->second));
   table_.erase(found);
+}
+
+// ---- accepting, and making room ----
+
+void TcpConnections::accept_some() {
+  for (int i = 0; i < kAccepts; ++i) {
+    Endpoint from;
+    Fd fd = accept_tcp(listener_.get(), &from);
+    if (fd.valid()) {
+      if (!admit(std::move(fd), from)) return;  // older connections are read first, and may not have to make room then
+      continue;
+    }
+    const int error = errno;
+    if (error == EAGAIN || error == EWOULDBLOCK) return;
+    if (!is_shortage(error)) continue;  // it is the peer's trouble
+    if (i > 0) return;                  // there may be no further one: the shortage is said first
+    socket_error_->note(with_carrier(local_endpoint(listener_.get()), Carrier::kTcp), error);
+    if (!evict(silence_.all())) rest_listener(true);
+    return;
+  }
+}
+
+/// False: another had to make room, or it was turned away.
+bool TcpConnections::admit(Fd fd, const Endpoint& from) {
+  // The kernel gives a pair of addresses a second time when the first connection is over, which we have not heard yet.
+  if (const auto before = table_.find(from); before != table_.end()) close(before->second.get(), false);
+  const Endpoint host = with_port(from, 0);
+  const size_t open = table_.size();
+  if (from.size == 0 || !make_room_at(host, from) || !make_room(from)) {
+    counters_->turned_away.fetch_add(1, std::memory_order_relaxed);
+    reset_tcp(std::move(fd));
+    return false;
+  }
+  const bool had_room = table_.size() == open;
+  counters_->accepted.fetch_add(1, std::memory_order_relaxed);
+  auto& place = table_[from] = std::make_unique<TcpConnection>(from, options_.max_frame_bytes);
+  TcpConnection* const connection = place.get();
+  connection->fd = std::move(fd);
+  connection->place = silence_.add(connection, host);
+  enlist(connection);
+  if (connection->is_open()) note_ready(connection);  // a peer that connects has something to send
+  return had_room;
+}
+
+/// Room for one more from an address.
+bool TcpConnections::make_room_at(const Endpoint& host, const Endpoint& newcomer) {
+  const TcpSilence::List& neighbours = silence_.of(host);
+  if (options_.max_from_address == 0 || neighbours.size() < options_.max_from_address || evict(neighbours)) return true;
+  socket_error_->note(newcomer, "no connection, for there are " + std::to_string(neighbours.size()) + " from there");
+  return false;
+}
+
+/// Room for one more in the table.
+bool TcpConnections::make_room(const Endpoint& newcomer) {
+  if (table_.size() < options_.max_connections || evict(silence_.all()) || forget_unreachable()) return true;
+  socket_error_->note(newcomer, "no connection, for there are " + std::to_string(table_.size()) + " already");
+  return false;
+}
+
+/// Closes the one that has been silent longest, of those that have nothing to say now.
+bool TcpConnections::evict(const TcpSilence::List& from) {
+  const auto silent = std::find_if(from.begin(), from.end(), [](const TcpConnection* connection) {
+    return !connection->ready && !connection->in.has_next();
+  });
+  if (silent == from.end()) return false;
+  counters_->evicted.fetch_add(1, std::memory_order_relaxed);
+  close(*silent, true);
+  return true;
+}
+
+/// An endpoint that we are not connected to costs no more than that the next attempt is not put off.
+bool TcpConnections::forget_unreachable() {
+  for (const auto& [peer, connection] : table_) {
+    if (connection->is_open()) continue;
+    forget(connection.get());
+    return true;
+  }
+  return false;
+}
+
+void TcpConnections::rest_listener(bool rest) {
+  listener_rests_until_ = rest ? monotonic_now() + kListenerRest : kNever;
+  epoll_event event{rest ? 0U : EPOLLIN, {nullptr}};
+  ::epoll_ctl(epoll_.get(), EPOLL_CTL_MOD, listener_.get(), &event);
 }
 
 }  // namespace switchml

@@ -19,7 +19,7 @@
 
 namespace switchml {
 
-/// For how long something that was begun has made no step.
+/// Measures for how long something that was begun has made no step.
 class Standstill {
  public:
   /// `steps` grows with each one and when something is begun; `passed` since the last call.
@@ -53,10 +53,10 @@ struct TcpConnection {
   SendQueue queue;
   size_t awaited = 1;           // bytes from which on the kernel says that it can be read
   std::vector<uint32_t> burst;  // frames of the send() under way
-  TcpSilence::Place place;      // of an accepted one
+  TcpSilence::Place place;      // accepted connections only
   uint64_t frame_steps = 0;     // frames that were begun or completed
   Standstill reading, writing;
-  Time unacked_since = kNever;  // of ours, with a stall: there may be something to acknowledge; kNever: there is not
+  Time unacked_since = kNever;  // something may be unacknowledged; ours only, with a stall; kNever: there is not
   Time attempted{};             // when we last began to connect
   Time next_attempt{};
   Duration backoff{};
@@ -81,7 +81,7 @@ class TcpConnections {
   /// none.
   size_t send(TcpConnection* connection, const TxFrame* frames);
 
-  /// Hears from the kernel, without waiting: accepts, sends what was queued, and finds out who can be read.
+  /// Hears from the kernel, without waiting: accepts, sends what was queued, and finds out which can be read.
   void service();
   /// Puts it at the end of next_ready()'s queue: it can be read, or its `in` has frames left.
   void note_ready(TcpConnection* connection);
@@ -95,7 +95,7 @@ class TcpConnections {
     ++connection->frame_steps;
     if (connection->is_accepted()) silence_.heard(connection->place);
   }
-  /// To be called when `connection->in` has no frame left.
+  /// Call it when `connection->in` has no frame left.
   void after_reading(TcpConnection* connection);
   /// `timeout`, or how long service() may be put off if that is less.
   Duration patience(Duration timeout) const;
@@ -123,7 +123,6 @@ class TcpConnections {
   void close_if_stuck(TcpConnection* connection, Duration passed);
   bool has_begun() const { return !silence_.all().empty() && watched_ + holding_ != 0; }
 
-  // tcp_accept.cc
   void accept_some();
   bool admit(Fd fd, const Endpoint& from);
   bool make_room(const Endpoint& newcomer);
@@ -142,7 +141,7 @@ class TcpConnections {
   ReceiveBufferPool buffers_;
   TcpSender sender_;
   Table table_;
-  TcpSilence silence_;                                // of those that were accepted
+  TcpSilence silence_;                                // accepted connections only
   std::vector<std::unique_ptr<TcpConnection>> gone_;  // events that name them may be under way
   std::deque<TcpConnection*> ready_;
   size_t watched_ = 0;  // connections that are
@@ -152,7 +151,7 @@ class TcpConnections {
   size_t unacked_ = 0;             // connections with an unacked_since
   const Duration stall_interval_;
   Time stalls_looked_ = looked_;
-  bool was_asked_ = false;  // for a connection that is ready, since then
+  bool was_asked_ = false;  // next_ready() has given one since then
 };
 
 }  // namespace switchml

@@ -1,5 +1,5 @@
-// In which order accepted TCP connections go when there has to be room for others: the one that has been silent longest
-// first, of all or of those from one address.
+// The order in which accepted TCP connections go when there has to be room for others: the one that has been silent
+// longest first, of all or of those from one address.
 #pragma once
 
 #include <algorithm>
@@ -7,16 +7,9 @@
 #include <unordered_map>
 #include <utility>
 
-#include "base/fnv.h"
-#include "transport/transport.h"
+#include "socket/endpoint_hash.h"
 
 namespace switchml {
-
-struct EndpointHash {
-  size_t operator()(const Endpoint& endpoint) const {
-    return fnv1a(endpoint.bytes, endpoint.size, kFnv1aStart + static_cast<uint64_t>(endpoint.carrier));
-  }
-};
 
 /// Each call takes constant time. Borrows the connections, which keep their places.
 template <class Connection>
@@ -50,7 +43,7 @@ class SilenceOrder {
     const auto here = hosts_.find(host);
     return here == hosts_.end() ? none_ : here->second;
   }
-  /// Of the address with the most.
+  /// The connections from the address with the most.
   const List& largest() const {
     const auto most = std::max_element(hosts_.begin(), hosts_.end(),
                                        [](const auto& a, const auto& b) { return a.second.size() < b.second.size(); });

@@ -18,7 +18,7 @@ namespace {
 constexpr size_t kMostFrameBytes = size_t{1} << 24;
 constexpr size_t kMostConnections = 65536;
 constexpr int kBacklog = 4096;
-// A peer whose host is gone is given up after two minutes; liveness is others' business. Attempts to connect: 31 s.
+// A peer on a host that is gone is given up after two minutes; liveness is others' business. Attempts to connect: 31 s.
 constexpr int kPatienceMs = 120'000;
 constexpr int kKeepIdle = 60;
 constexpr int kKeepInterval = 15;
@@ -83,7 +83,7 @@ Result<Fd> listen_tcp(const TcpOptions& options) {
   };
   Fd fd = open_socket(options, options.listen);
   if (!fd.valid()) return failure("cannot open a socket for ");
-  // Connections of one who listened here before may linger on the port.
+  // Connections of an earlier listener may linger on the port.
   set(fd.get(), SOL_SOCKET, SO_REUSEADDR, 1);
   if (family_of(options.listen) == AF_INET6) set(fd.get(), IPPROTO_IPV6, IPV6_V6ONLY, options.takes_ipv4 ? 0 : 1);
   if (::bind(fd.get(), as_sockaddr(options.listen), options.listen.size) != 0) return failure("cannot bind ");
@@ -112,7 +112,7 @@ Fd connect_tcp(const TcpOptions& options, const Endpoint& to, Endpoint* source, 
   set(fd.get(), IPPROTO_TCP, TCP_SYNCNT, kSyns);
   set_features(fd.get());
   // A port that is bound is not given to others' connections meanwhile, as one is that the kernel adds by itself. Where
-  // it is somebody's all the same, another one will do.
+  // it is in use all the same, another one will do.
   set(fd.get(), SOL_SOCKET, SO_REUSEADDR, 1);
   const Endpoint any = any_endpoint(family_of(to));
   if (before.size == 0 || ::bind(fd.get(), as_sockaddr(before), before.size) != 0) {  // [TCP-6]

@@ -19,7 +19,7 @@ Result<Fd> listen_tcp(const Endpoint& address);
 /// this host now and then, is refused.
 Fd connect_tcp(const TcpOptions& options, const Endpoint& to, Endpoint* source, int* error);
 
-/// The next connection that waits at `listener`, and whose it is; invalid, and errno set: there is none.
+/// The next connection that waits at `listener`, and its peer; invalid, and errno set: there is none.
 Fd accept_tcp(int listener, Endpoint* from);
 
 /// Closes without any wait of the kernel's: what is not sent yet is lost, the peer sees a reset, and the port is free

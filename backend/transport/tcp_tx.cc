@@ -68,7 +68,7 @@ size_t TcpSender::gather(const SendQueue& queue, const TxFrame* frames, const ui
   return total;
 }
 
-/// Of what was gathered, `sent` bytes have left. The rest of a frame that was cut is queued. Returns how many frames
+/// `sent` bytes of what was gathered have left. The rest of a frame that was cut is queued. Returns how many frames
 /// these bytes are.
 size_t TcpSender::consume(size_t sent, SendQueue* queue, const TxFrame* frames, const uint32_t* burst) {
   const size_t queued = std::min(sent, queue->size());

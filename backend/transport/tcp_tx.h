@@ -50,7 +50,7 @@ class SendQueue {
   }
 
   std::vector<uint8_t> bytes_;
-  size_t sent_ = 0;  // of their beginning
+  size_t sent_ = 0;  // so many at the front have left
   uint64_t steps_ = 0;
 };
 
@@ -82,7 +82,7 @@ class TcpSender {
   const size_t queue_bytes_;
   const size_t least_bytes_;
   const size_t all_bytes_;
-  size_t queued_ = 0;  // in all queues but the one in hand
+  size_t queued_ = 0;  // bytes of all queues but the one in hand
   std::array<uint8_t[kStreamPrefixBytes], kFrames> prefixes_{};
   std::array<iovec, 1 + 2 * kFrames> vectors_{};
 };

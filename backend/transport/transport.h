@@ -1,6 +1,6 @@
 // A transport is an *unreliable* link that carries whole frames between endpoints: it may lose, repeat or reorder them,
-// never cut or join them. Bursts of borrowed frames go in and out; the comment on each method says who owns a frame
-// afterwards. Reliability, ordering and sums are the engine's and the switch's business.
+// never cut or join them. Bursts of borrowed frames go in and out; the comment on each method says which side owns a
+// frame afterwards. Reliability, ordering and sums are the engine's and the switch's business.
 //
 // A transport belongs to one thread, but for wake().
 #pragma once
@@ -40,9 +40,9 @@ class Transport {
   virtual size_t path_frame_bytes(const Endpoint& to) const = 0;
 
   /// Off: from now on frames are sent as whole packets or not at all, and of those that arrive only the ones that came
-  /// whole are lent; what a link on the way cannot carry is lost in either direction, as it is to whoever asks what a
-  /// path carries. On, which is where a transport begins: packets may be cut up on the way. A transport whose frames
-  /// are never cut up need not do anything.
+  /// whole are lent: what a link on the way cannot carry is lost in either direction, which shows what a path carries.
+  /// On, which is where a transport begins: packets may be cut up on the way. A transport that never cuts frames up
+  /// need not do anything.
   virtual void allow_fragments(bool /*allowed*/) {}
 
   /// Zeroed memory to build frames in, 64-byte aligned, alive as long as the transport. Throws std::bad_alloc; one that
@@ -52,8 +52,6 @@ class Transport {
   /// Hands `count` frames to the network. The frames are the caller's again on return (their bytes may be changed).
   /// Returns how many were taken: frames beyond that did not leave (buffers full) and count as lost; it never blocks.
   virtual size_t send(const TxFrame* frames, size_t count) = 0;
-  /// The same bytes to many endpoints. Returns how many were taken.
-  virtual size_t multicast(const uint8_t* data, uint32_t size, const Endpoint* const* to, size_t count) = 0;
 
   /// Up to `count` frames that have arrived, without waiting. They stay valid, and the transport's, until release().
   /// Without a release() in between, a later call lends further frames while the transport has buffers left, then none.
@@ -61,7 +59,7 @@ class Transport {
   /// Gives all frames lent so far back.
   virtual void release() = 0;
 
-  /// Of a transport through an RDMA card; null: peers need to know no more of it than an address. The transport's.
+  /// The queue pairs of a transport through an RDMA card; null: peers need to know no more of it than an address.
   virtual QueuePairs* queue_pairs() { return nullptr; }
 
   /// Sleeps until frames are there, wake() was called, or `timeout` has passed. A spurious return is allowed.
@@ -74,7 +72,7 @@ class Transport {
   /// A standing socket error of the network below ("connection refused" by a peer's host, say), empty when there is
   /// none; asking clears it.
   virtual std::string take_error() = 0;
-  /// Whether a peer's host has said, as of the last take_error(), that nobody listens there; asking clears it. Other
+  /// Whether a peer's host has said, as of the last take_error(), that no socket listens there; asking clears it. Other
   /// socket errors, of a network that cannot be reached, say nothing of the peer and may pass.
   virtual bool take_refusal() { return false; }
 };

@@ -44,9 +44,6 @@ class UdpTransport final : public Transport {
   uint8_t* allocate(size_t bytes) override { return memory_.allocate(bytes); }
 
   size_t send(const TxFrame* frames, size_t count) override { return tx_.send(frames, count); }
-  size_t multicast(const uint8_t* data, uint32_t size, const Endpoint* const* to, size_t count) override {
-    return tx_.multicast(data, size, to, count);
-  }
 
   size_t receive(RxFrame* frames, size_t count) override { return rx_.receive(frames, count); }
   void release() override { rx_.release(); }

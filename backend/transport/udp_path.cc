@@ -42,7 +42,7 @@ UdpPath udp_path(const Endpoint& to) {
   ::setsockopt(fd.get(), level, v6 ? IPV6_MTU_DISCOVER : IP_MTU_DISCOVER, &discover, sizeof discover);
   if (::connect(fd.get(), as_sockaddr(target), target.size) != 0) return path;
   path.routed = true;
-  // To one of its own addresses a host talks from that very address.
+  // A host talks to one of its own addresses from that very address.
   path.on_host = is_loopback(to) || same_address(local_endpoint(fd.get()), to);
   int mtu = 0;
   socklen_t size = sizeof mtu;

@@ -14,7 +14,7 @@ namespace switchml {
 namespace {
 
 constexpr size_t kCoalescedBytes = 64 * 1024;
-constexpr int kEcnBits = 3;  // of the byte that IPv4 calls TOS and IPv6 the traffic class
+constexpr int kEcnBits = 3;  // a mask for the byte that IPv4 calls TOS and IPv6 the traffic class
 /// Frames begin so far into a cache line that their payload begins with one.
 constexpr size_t kLead = FrameMemory::kAlignment - wire::kHeaderBytes % FrameMemory::kAlignment;
 

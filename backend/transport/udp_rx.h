@@ -52,9 +52,9 @@ class UdpReceiver {
   std::vector<Control> controls_;
   std::vector<Endpoint> from_;
   std::vector<uint32_t> segment_;  // bytes of each message's frames, all but the last; 0: nothing of use in it
-  std::vector<Ecn> ecn_;           // of each message
+  std::vector<Ecn> ecn_;           // each message's
   size_t capacity_ = 0;            // bytes of one buffer
-  size_t memory_bytes_ = 0;        // of all buffers
+  size_t memory_bytes_ = 0;        // all buffers'
   size_t filled_ = 0;              // messages [0, filled_) hold datagrams
   size_t next_ = 0;                // the first that is not wholly lent
   size_t offset_ = 0;              // and how far it is

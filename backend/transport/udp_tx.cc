@@ -6,8 +6,8 @@
 #include <cerrno>
 #include <cstring>
 
-#include "base/fnv.h"
 #include "base/limits.h"
+#include "socket/endpoint_hash.h"
 #include "socket/sockaddr.h"
 #include "transport/udp_path.h"
 
@@ -15,12 +15,7 @@ namespace switchml {
 
 namespace {
 
-constexpr size_t kMaxSegments = 64;  // of one UDP_SEGMENT message, in every kernel that has it
-
-size_t hash_of(const Endpoint& endpoint) {
-  const uint64_t hash = fnv1a(endpoint.bytes, endpoint.size);
-  return static_cast<size_t>(hash ^ (hash >> 32));
-}
+constexpr size_t kMaxSegments = 64;  // one UDP_SEGMENT message takes so many, in every kernel that has it
 
 /// The kernel's buffers are full; trying again at once is no use.
 bool is_full(int error) { return error == EAGAIN || error == EWOULDBLOCK || error == ENOBUFS || error == ENOMEM; }
@@ -53,23 +48,6 @@ size_t UdpSender::send(const TxFrame* frames, size_t count) {
     const size_t packed = pack(frames + taken, count - taken);
     const size_t before = taken;
     if (!flush(&taken) || taken != before + packed) break;
-  }
-  return taken;
-}
-
-size_t UdpSender::multicast(const uint8_t* data, uint32_t size, const Endpoint* const* to, size_t count) {
-  if (count == 0) return 0;
-  if (size > max_frame_bytes_) {
-    refuse(to[0], size);
-    return count;
-  }
-  vectors_[0] = vector_of(data, size);
-  size_t taken = 0;
-  while (taken < count) {
-    const size_t batch = std::min(kMessages, count - taken);
-    used_ = 0;
-    for (size_t i = 0; i < batch; ++i) add_message(&vectors_[0], 1, to[taken + i], Ecn::kNone, 0);
-    if (!flush(&taken)) break;
   }
   return taken;
 }
@@ -111,12 +89,13 @@ size_t UdpSender::run_length(const TxFrame* frames, size_t count) {
 
 size_t UdpSender::segment_limit(const Endpoint& to) {
   if (socket_.connected && to == peer_) return peer_limit_;
-  Route& route = routes_[hash_of(to) & (kRoutes - 1)];
+  const size_t hash = EndpointHash()(to);
+  Route& route = routes_[(hash ^ (hash >> 32)) & (kRoutes - 1)];
   if (route.to != to) route = {to, udp_segment_limit(udp_path(to), to, max_frame_bytes_)};
   return route.limit;
 }
 
-/// The peer of a connected socket, whose frames need no address.
+/// Whether `to` is the peer of a connected socket: its frames need no address.
 bool UdpSender::is_peer(const Endpoint* to) const { return to == nullptr || (socket_.connected && *to == peer_); }
 
 /// All but the segments' size. Returns its length.

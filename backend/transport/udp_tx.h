@@ -22,11 +22,10 @@ class UdpSender {
             SocketError* socket_error);
 
   size_t send(const TxFrame* frames, size_t count);
-  size_t multicast(const uint8_t* data, uint32_t size, const Endpoint* const* to, size_t count);
 
  private:
-  static constexpr size_t kMessages = 128;  // of one sendmmsg: a multicast to kMaxWorkers is one call
-  static constexpr size_t kFrames = 1024;   // of one sendmmsg
+  static constexpr size_t kMessages = 128;  // per sendmmsg: a frame to each of kMaxWorkers is one call
+  static constexpr size_t kFrames = 1024;   // per sendmmsg
   static constexpr size_t kRoutes = 128;    // a power of two, so that an index is a mask away
 
   struct Control {

@@ -8,9 +8,9 @@
 
 namespace switchml {
 
-/// One thread waits; any thread wakes. A wake costs one atomic exchange, and a system call only if somebody sleeps.
+/// One thread waits; any thread wakes. A wake costs one atomic exchange, and a system call only if a thread sleeps.
 ///
-/// The state says what a wake() finds: nobody waits (kIdle), somebody sleeps or is about to (kWaiting), a wake is noted
+/// The state says what a wake() finds: no wait (kIdle), a thread that sleeps or is about to (kWaiting), a wake noted
 /// already (kWoken). A wake always leaves kWoken behind, so a wait() that begins later returns at once; the one that
 /// turns kWaiting into kWoken owes the sleeper a write to the eventfd.
 class Waker {

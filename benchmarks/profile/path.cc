@@ -6,8 +6,8 @@ void Path::submit(Tensors& tensors) {
   left_ = static_cast<int>(tensors.size());
   for (size_t rank = 0; rank < tensors.size(); ++rank) {
     Collective collective;
-    collective.input = collective.output = tensors[rank].data();
-    collective.count = collective.output_end = tensors[rank].size();
+    collective.operands()->input = collective.operands()->output.data = tensors[rank].data();
+    collective.count = collective.operands()->output.end = tensors[rank].size();
     collective.done = [this](const Status& status) {
       --left_;
       if (status_.ok()) status_ = status;

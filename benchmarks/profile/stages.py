@@ -24,7 +24,7 @@ RULES_OF = [
     (r"XXH|wire::checksum|wire::seal_exact|wire::exact_intact", "", CHECKSUM),
     (r"ExactAggregator::keep", "", KEEP),
     (r"(Exact|FixedPoint)::|exact_sum|sum_exactly|reduce_(chunk|elements|words|frames|block)|reduce$", "", REDUCE),
-    (r"(Simd|switchml)::stream|LocalRank::take_result|ExactCodec::decode", "", RESULT),
+    (r"(Simd|switchml)::stream|TensorChunks::take|ExactCodec::decode", "", RESULT),
     (r"(Simd|switchml)::range|Codec::(encode|decode|plausible)_call", "", EXPONENTS),
     (r"(Simd|switchml)::quantize|Codec::encode_", "", QUANTIZE),
     (r"(Simd|switchml)::dequantize|Codec::decode_", "", DEQUANTIZE),
@@ -34,7 +34,7 @@ RULES_OF = [
     # a chunk's way
     (r"Format::(seal|parse|encode|frame_of)|Shard::on_(frame|data)|switchml::wire::", "", PACKET),
     (r"Shard::(expire|check_)|Retransmitter|SwitchLiveness|TimerWheel|RttEstimator", "", TIMERS),
-    (r"Shard::(flush|transmit)|UdpSender|Hub::deliver|BatchingSink|Transport::(send|multicast)", "", SEND),
+    (r"Shard::(flush|transmit)|UdpSender|Hub::deliver|BatchingSink|Transport::send", "", SEND),
     (r"RdmaTransport::(message_of|find|take_buffer|has_room|add|reach|check|is_)", "", SEND),
     (r"rdma::(Pair|SendBuffers|RegisteredMemory|TensorRegions)", "", SEND),
     (

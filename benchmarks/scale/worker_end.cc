@@ -46,9 +46,9 @@ WorkerEnd::WorkerEnd(const WorkerOptions& options, Carrier* carrier) : options_(
 
 void WorkerEnd::start() {
   Collective collective;
-  collective.input = options_.input;
-  collective.count = collective.output_end = options_.elements;
-  collective.output = options_.results->output();
+  collective.operands()->input = options_.input;
+  collective.count = collective.operands()->output.end = options_.elements;
+  collective.operands()->output.data = options_.results->output();
   collective.deadline = carrier_->now() + options_.patience;
   collective.done = [this](const Status& status) {
     ended_at_ = carrier_->events.now();

@@ -26,7 +26,6 @@ class WorkerTransport final : public Transport {
   size_t path_frame_bytes(const Endpoint&) const override { return most_bytes_; }
   uint8_t* allocate(size_t bytes) override;
   size_t send(const TxFrame* frames, size_t count) override;
-  size_t multicast(const uint8_t*, uint32_t, const Endpoint* const*, size_t) override { return 0; }
   size_t receive(RxFrame* frames, size_t count) override;
   void release() override {}
   void wait(Duration) override {}

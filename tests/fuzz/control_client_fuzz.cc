@@ -41,7 +41,6 @@ class Replies : public Transport, public QueuePairs {
     next_ = 0;
     return 1;
   }
-  size_t multicast(const uint8_t*, uint32_t, const Endpoint* const*, size_t) override { return 0; }
   size_t receive(RxFrame* frames, size_t count) override {
     size_t taken = 0;
     for (; taken < count && next_ < answers_.size(); ++taken, ++next_) {

@@ -6,6 +6,7 @@ rank 1: data --- r1 | bridge | switch --- data: switchml-switchd
 ...                 |        | stranger --- data: nobody of the job
 """
 
+import functools
 import json
 import pathlib
 import re
@@ -130,22 +131,22 @@ class Star(lab.Lab):
 
 class Job:
     """A rank on every host of a star (or of anything that has what is used of one here), or on the first so many, which
-    do what they are told, all the same."""
+    do what they are told, all the same. program: that of a rank, if not rank.py."""
 
-    def __init__(self, star, name="rank", program=RANK, per_host=1, hosts=None, **settings):
+    def __init__(self, star, name="rank", program=None, per_host=1, hosts=None, **settings):
         self.star, self.name, self.told = star, name, 0
         store = star.folder / f"{name}.store"
         hosts = [host for host in star.hosts[:hosts] for _ in range(per_host)]
+        start = functools.partial(star.start if program else star.fork, stdin=subprocess.PIPE)
+        program = (sys.executable, program) if program else (RANK,)
         self.ranks = [
-            star.start(
+            start(
                 f"{name}{rank}",
-                sys.executable,
-                program,
+                *program,
                 rank,
                 len(hosts),
                 store,
                 namespace=host,
-                stdin=subprocess.PIPE,
                 RANKS_OF_A_HOST=str(per_host),
                 **{**star.settings, **settings},
             )

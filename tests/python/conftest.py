@@ -37,7 +37,9 @@ def pytest_addoption(parser):
 
 def pytest_configure(config):
     os.environ["SWITCHML_TRANSPORT"] = config.getoption("--transport")
-    config.addinivalue_line("markers", "through_switch: looks at the switch in rank 0; not with --transport=auto")
+    config.addinivalue_line(
+        "markers", "through_switch: looks at the switch in rank 0, or names its transport; not with --transport=auto"
+    )
     config.addinivalue_line("markers", "large: needs up to 11 GiB of memory; run with --large")
     config.addinivalue_line("markers", "timeout(seconds): used where pytest-timeout is installed")
 
@@ -45,7 +47,11 @@ def pytest_configure(config):
 def pytest_collection_modifyitems(config, items):
     for item in items:
         if "through_switch" in item.keywords and config.getoption("--transport") == "auto":
-            item.add_marker(pytest.mark.skip(reason="looks at the switch in rank 0; run with --transport=udp"))
+            item.add_marker(
+                pytest.mark.skip(
+                    reason="looks at the switch in rank 0, or names its transport; run with --transport=udp"
+                )
+            )
         if "large" in item.keywords and not config.getoption("--large"):
             item.add_marker(pytest.mark.skip(reason="needs up to 11 GiB of memory; run with --large"))
 

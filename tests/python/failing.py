@@ -23,7 +23,10 @@ TIMEOUT = 6.0  # seconds that groups allow whose timeout is to pass: enough to b
 PATIENCE = 120.0  # seconds that a rank goes on while it waits to see what the test does
 #: The class of the error, whose base is dist.DistError.
 GROUP_IS_OVER = "DistBackendError: " if harness.TORCH >= (2, 0) else "Error: "
+STOP = 1.0  # seconds that a process is stopped which goes on
 FALLBACK = {"SWITCHML_ON_SWITCH_FAILURE": "fallback"}
+#: For the bits of a switch, where other tests let ranks share memory.
+EMBEDDED = {"SWITCHML_TRANSPORT": "udp"}
 
 
 def timed(function, *args, **kwargs):
@@ -49,6 +52,20 @@ def check_death(own, victim):
     own.kill(victim)
     outcomes = own.finish([rank for rank in range(own.size) if rank != victim])
     check_all(outcomes, f"rank {victim}", "is gone: its process has ended", GROUP_IS_OVER)
+
+
+def name_the_rank_stopped_for_good(own, victim):
+    """Its connections live and its host acknowledges: only its silence tells."""
+    own.start(rank_calls)
+    own.await_progress()
+    own.kill(victim, signal.SIGSTOP)
+    check_all(own.finish([rank for rank in range(3) if rank != victim]), f"rank {victim}")
+
+
+def rank_statistics(group=None):
+    import switchml
+
+    return switchml.stats(group)
 
 
 @contextlib.contextmanager
@@ -91,6 +108,14 @@ def rank_calls(name="all_reduce", elements=50000):
             return message, took
         harness.advance()
     return None, PATIENCE
+
+
+def rank_one_call(name="all_reduce"):
+    return timed(CALLS[name], torch.ones(100))
+
+
+def rank_leave():
+    dist.destroy_process_group()
 
 
 def rank_warm_up():
@@ -187,3 +212,31 @@ def standalone_switch(port, *options):
 
 def with_switch(address):
     return {"SWITCHML_SWITCH": address, "SWITCHML_CONNECT_TIMEOUT": str(IN_TIME)}
+
+
+# ---- groups that do not open ----
+
+
+def rank_open(rank, folder, size, environment, timeout):
+    """Makes a group and uses it; what goes wrong may show at either."""
+    os.environ.update(environment or {})
+
+    def open_and_use():
+        dist.init_process_group(
+            harness.BACKEND,
+            init_method=f"file://{folder}/store",
+            rank=rank,
+            world_size=size,
+            timeout=harness.seconds(timeout),
+        )
+        dist.all_reduce(torch.ones(10))
+
+    return timed(open_and_use)
+
+
+def open_on_each(folder, size, environments, timeout=LONG):
+    """What each of len(environments) ranks of a group of `size` meets."""
+    with doomed_pool(len(environments), join_group=False) as own:
+        for rank, environment in enumerate(environments):
+            own.start(rank_open, rank, str(folder), size, environment, timeout, ranks=[rank])
+        return own.finish()

@@ -1,4 +1,4 @@
-"""barrier and monitored_barrier where every rank comes; test_failures.py has those where one does not."""
+"""barrier and monitored_barrier where every rank comes; test_monitored_barriers.py has those where one does not."""
 
 import sys
 

@@ -15,7 +15,7 @@ import reducing_rank
 import torch
 import torch.distributed as dist
 from controlled import MISSING, TOKENS, Controlled, described, one_switch, settings
-from failing import FALLBACK, IN_TIME, TIMEOUT, check_all, doomed_pool, rank_sums_until, rank_warm_up
+from failing import FALLBACK, IN_TIME, TIMEOUT, check_all, doomed_pool, open_on_each, rank_sums_until, rank_warm_up
 from oracle import FLOATS, INTEGERS, OPERATIONS, check_reduction, operation, values
 
 pytest.importorskip("grpc", reason="needs grpcio: pip install grpcio protobuf")
@@ -89,8 +89,6 @@ def test_a_group_ends_while_it_asks_a_controller_in_vain(tmp_path):
 
 def check_refused(network, name, values, part):
     """Every rank is told when the group cannot be made."""
-    from test_failures import open_on_each
-
     (network.folder / name).mkdir()
     check_all(open_on_each(network.folder / name, 2, [{"SWITCHML_CONNECT_TIMEOUT": str(TIMEOUT), **values}] * 2), part)
 

@@ -152,6 +152,7 @@ BESIDE = {
 }
 
 
+@pytest.mark.through_switch
 @pytest.mark.parametrize("way", BESIDE)
 @pytest.mark.parametrize("warm", (False, True), ids=("first call", "later call"))
 @pytest.mark.parametrize("kind", GLOO_MISMATCHES)

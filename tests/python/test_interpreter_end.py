@@ -1,4 +1,4 @@
-"""Groups that nobody destroyed, at the end of the interpreter."""
+"""Groups at the end of the interpreter, which a script has destroyed, or not."""
 
 import os
 import subprocess
@@ -89,3 +89,31 @@ def test_a_store_of_python(tmp_path):
     ranks = [run(STORE, tmp_path, rank, SWITCHML_TRANSPORT="udp") for rank in range(2)]
     assert [process.communicate(timeout=PATIENCE) for process in ranks] == [("made\n", "")] * 2
     assert [process.returncode for process in ranks] == [0, 0]
+
+
+EXIT_SCRIPT = """
+import sys, torch, torch.distributed as dist
+import {backend}
+dist.init_process_group("{backend}", init_method="file://{folder}/exit", rank=int(sys.argv[1]), world_size=2)
+group = dist.new_group([0, 1])
+x = torch.ones(1000)
+dist.all_reduce(x)
+dist.all_reduce(x, group=group)
+kept = dist.all_reduce(torch.ones(100000), async_op=True)
+{end}
+print("end", x[0].item(), flush=True)
+"""
+
+
+@pytest.mark.skipif(harness.BACKEND == "gloo", reason="Gloo promises nothing of this")
+@pytest.mark.parametrize(
+    "end",
+    ("kept.wait()", "", "dist.destroy_process_group()", "raise SystemExit(print('end', x[0].item()))"),
+    ids=("no destroy", "work in flight", "destroy with work in flight", "exit"),
+)
+def test_a_process_ends_with_its_script(end, tmp_path):
+    script = EXIT_SCRIPT.format(backend=harness.BACKEND, folder=tmp_path, end=end)
+    ranks = [run(script, rank) for rank in range(2)]
+    for process in ranks:
+        out, err = process.communicate(timeout=PATIENCE)
+        assert "end 4.0" in out and process.returncode == 0, (out, process.returncode, err)

@@ -11,7 +11,7 @@ import torch
 import torch.distributed as dist
 
 import harness
-from failing import check_all, check_death, doomed_pool, rank_calls, rank_warm_up
+from failing import check_all, check_death, doomed_pool, open_on_each, rank_calls, rank_warm_up
 from oracle import digest, values
 
 pytestmark = pytest.mark.skipif(harness.BACKEND == "gloo", reason="Gloo knows nothing of this")
@@ -147,13 +147,9 @@ def test_a_rank_that_is_stopped_for_a_moment_costs_time_only(victim, tmp_path):
 
 
 def test_memory_and_a_switch_exclude_each_other(tmp_path):
-    from test_failures import open_on_each
-
     environment = {**MEMORY, "SWITCHML_SWITCH": "127.0.0.1:4800"}
     check_all(open_on_each(tmp_path, 2, [environment] * 2), "SWITCHML_TRANSPORT", "SWITCHML_SWITCH")
 
 
 def test_ranks_that_disagree_are_told(tmp_path):
-    from test_failures import open_on_each
-
     check_all(open_on_each(tmp_path, 2, [MEMORY, SWITCH]), "SWITCHML_TRANSPORT", "shm", "udp")

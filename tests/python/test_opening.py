@@ -1,4 +1,4 @@
-"""Groups that open while ranks are late."""
+"""Groups that open while ranks are late, or do not open: what is wrong is named on every rank."""
 
 import os
 import pathlib
@@ -12,7 +12,7 @@ import torch
 import torch.distributed as dist
 
 import harness
-from failing import GROUP_IS_OVER, LONG, TIMEOUT, check_all, doomed_pool, timed
+from failing import GROUP_IS_OVER, LONG, TIMEOUT, check_all, doomed_pool, open_on_each, timed, with_switch
 
 pytestmark = pytest.mark.skipif(harness.BACKEND == "gloo", reason="the settings are ours")
 
@@ -162,3 +162,76 @@ def test_a_rank_that_dies_while_the_first_group_opens_is_named_at_once(tmp_path,
             own.start(rank_open_first, rank, place, victim, word, ranks=[rank])
         outcomes = own.finish([rank for rank in range(RANKS) if rank != victim])
     check_all(outcomes, (f"rank {victim} (", f"rank {victim} is gone"), "is gone: its process has ended", GROUP_IS_OVER)
+
+
+# ---- settings ----
+
+
+def test_a_group_that_is_too_large_is_refused_before_anybody_waits(tmp_path):
+    check_all(open_on_each(tmp_path, 129, [{}]), "rank 0 of 129", "a group has 1 to 128 ranks")
+
+
+def test_a_rank_that_never_joins_ends_in_an_error(tmp_path):
+    check_all(open_on_each(tmp_path, 3, [{}, {}], TIMEOUT))
+
+
+def test_a_missing_switch_is_named(tmp_path):
+    address = f"127.0.0.1:{harness.free_port()}"
+    check_all(
+        open_on_each(tmp_path, 2, [{**with_switch(address), "SWITCHML_CONNECT_TIMEOUT": str(TIMEOUT)}] * 2), address
+    )
+
+
+@pytest.mark.parametrize("address", ("here", "127.0.0.1:", "127.0.0.1:70000", ":", "[::1:5"))
+def test_a_wrong_address_is_refused(address, tmp_path):
+    check_all(open_on_each(tmp_path, 2, [with_switch(address)] * 2), "SWITCHML_SWITCH", address)
+
+
+BAD_SETTINGS = {
+    "SWITCHML_TRANSPORT": ("carrier-pigeon", "auto, shm, udp, tcp or rdma"),
+    "SWITCHML_PAYLOAD": ("300", "256"),
+    "SWITCHML_SLOTS": ("3", "4096"),
+    "SWITCHML_SHARDS": ("17", "16"),
+    "SWITCHML_KERNELS": ("mmx", "scalar"),
+    "SWITCHML_CONNECT_TIMEOUT": ("soon", "3600"),
+    "SWITCHML_FAILURE_TIMEOUT": ("0", "3600"),
+    "SWITCHML_SLOW_WARNING": ("0", "86400"),
+    "SWITCHML_ON_SWITCH_FAILURE": ("panic", "fallback"),
+    "SWITCHML_RTO_MIN": ("-1", "60000"),
+    "SWITCHML_RTO_MAX": ("1e9", "60000"),
+    "SWITCHML_CONGESTION_CONTROL": ("reno", "cubic"),
+    "SWITCHML_LOG_LEVEL": ("loud", "warning"),
+    "SWITCHML_FAULTS": ("send_loss=2", "send_loss"),
+    "SWITCHML_RDMA_DEVICE": ("mlx5_0:0", "DEVICE:PORT"),
+    "SWITCHML_INTERFACE": ("no-such-interface0", "interface"),
+}
+
+
+@pytest.mark.parametrize("name", BAD_SETTINGS)
+def test_a_bad_setting_is_refused_with_what_is_allowed(name, tmp_path):
+    value, allowed = BAD_SETTINGS[name]
+    outcomes = open_on_each(tmp_path, 2, [{name: value}] * 2)
+    # Only rank 0, which announces an embedded switch, uses the interface; the other is told what rank 0 found.
+    check_all(outcomes[:1] if name == "SWITCHML_INTERFACE" else outcomes, name, value, allowed)
+    check_all(outcomes)
+
+
+@pytest.mark.parametrize("victim", (0, 1))
+def test_a_setting_that_is_bad_on_one_rank_is_told_to_all(victim, tmp_path):
+    settings = [{}, {}, {}]
+    settings[victim] = {"SWITCHML_SLOTS": "many"}
+    outcomes = open_on_each(tmp_path, 3, settings)
+    check_all(outcomes, "SWITCHML_SLOTS", "many")
+    for rank, (message, _) in enumerate(outcomes):
+        assert (f"rank {victim}: " in message) == (rank != victim), outcomes
+
+
+def test_settings_that_differ_between_ranks_are_named(tmp_path):
+    outcomes = open_on_each(tmp_path, 2, [{"SWITCHML_PAYLOAD": "1024"}, {"SWITCHML_PAYLOAD": "2048"}])
+    check_all(outcomes, "payload")
+
+
+@pytest.mark.parametrize("name, one, other", (("SHARDS", "1", "2"), ("ON_SWITCH_FAILURE", "error", "fallback")))
+def test_other_settings_that_differ_are_named_too(name, one, other, tmp_path):
+    name = f"SWITCHML_{name}"
+    check_all(open_on_each(tmp_path, 2, [{name: one}, {name: other}]), name, "rank 1", "rank 0")

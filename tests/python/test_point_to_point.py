@@ -13,15 +13,21 @@ import harness
 from cases import name_of
 from oracle import check_equal, values
 
-WORLDS = (2, 3)  # with two, "from any rank" is from the other
+EITHER_SIZE = pytest.mark.parametrize("size", (2, 3))  # with two, "from any rank" is from the other
 
 
 @pytest.fixture(scope="module", params=(None, "shm"), ids=("gloo", "memory"))
-def ranks(world, request):
-    """A shared pool, whose SWITCHML_TRANSPORT may be another one than that of the tests."""
+def transport(request):
+    """SWITCHML_TRANSPORT, if not that of the tests."""
     if request.param and (harness.BACKEND == "gloo" or os.environ["SWITCHML_TRANSPORT"] == "auto"):
         pytest.skip("the same as the other")
-    return harness.pool(world, transport=request.param)
+    return request.param
+
+
+@pytest.fixture(scope="module")
+def ranks(transport):
+    """A shared pool."""
+    return harness.pool(3, transport=transport)
 
 
 def rank_ring(count):
@@ -66,9 +72,10 @@ def rank_tags():
         assert buffer.tolist() == [10.0 * tag + source] * 4
 
 
+@EITHER_SIZE
 @pytest.mark.parametrize("function", (rank_any_source, rank_tags), ids=lambda f: f.__name__[5:])
-def test_point_to_point(ranks, function):
-    ranks.run(function)
+def test_point_to_point(transport, size, function):
+    harness.pool(size, transport=transport).run(function)
 
 
 def rank_first_operation():
@@ -181,9 +188,10 @@ def rank_keeps_order(count, elements):
         work.wait()
 
 
+@EITHER_SIZE
 @pytest.mark.parametrize("count, elements", ((300, 1000), (20, 300000)))
-def test_messages_keep_their_order(ranks, count, elements):
-    ranks.run(rank_keeps_order, count, elements)
+def test_messages_keep_their_order(transport, size, count, elements):
+    harness.pool(size, transport=transport).run(rank_keeps_order, count, elements)
 
 
 def rank_threads():

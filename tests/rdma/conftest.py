@@ -20,9 +20,9 @@ def command(*words, **environment):
     return shlex.join(["env", *(f"{name}={value}" for name, value in environment.items()), *map(str, words)])
 
 
-def ranks_command():
+def ranks_command(arrangements):
     program = sys.executable, "-B", HERE / "rdma_ranks.py", lab.program("switchml-switchd"), "/run/jobs"
-    return command(*program, PYTHONPATH=lab.build_folder() / "python")
+    return command(*program, *arrangements, PYTHONPATH=lab.build_folder() / "python")
 
 
 def conformance_command():
@@ -43,10 +43,11 @@ def guest(request, tmp_path_factory):
     one = request.session.guest = emulated.Guest(tmp_path_factory.mktemp("guest"))
     try:
         one.await_file("connected")
-        wanted = {name for item in request.session.items for name in item.fixturenames}
-        if "ranks" in wanted:
-            one.start("ranks", ranks_command())
-        if "conformance" in wanted:
+        chosen = [item for item in request.session.items if not any(item.iter_markers("skip"))]
+        arrangements = [item.callspec.params["name"] for item in chosen if "ranks" in item.fixturenames]
+        if arrangements:
+            one.start("ranks", ranks_command(arrangements))
+        if any("conformance" in item.fixturenames for item in chosen):
             one.start("conformance", conformance_command())
         yield one
     finally:

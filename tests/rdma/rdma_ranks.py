@@ -1,6 +1,7 @@
-"""In the guest: ranks on two hosts reduce and train, over cards and over UDP: python rdma_ranks.py SWITCHD FOLDER.
+"""In the guest: ranks on two hosts reduce and train, over cards and over UDP: python rdma_ranks.py SWITCHD FOLDER
+ARRANGEMENT...
 
-FOLDER gets a NAME.json for each arrangement: by "card" and by "packets", what `answer` returns on each rank, and what
+FOLDER gets an ARRANGEMENT.json for each: by "card" and by "packets", what `answer` returns on each rank, and what
 both cards have counted meanwhile. The ranks are forks of this process: PyTorch takes most of the time to load.
 """
 
@@ -149,10 +150,11 @@ def arrange(work, hosts, switch, transport):
 
 
 def main():
-    switchd_path, folder = sys.argv[1], pathlib.Path(sys.argv[2])
+    switchd_path, folder, names = sys.argv[1], pathlib.Path(sys.argv[2]), sys.argv[3:]
     torch.set_num_threads(1)
     switchd = subprocess.Popen([switchd_path, "--listen", SWITCH, "--rdma", "on", "--log-level", "info"])
-    for name, (work, hosts, switch, ways) in ARRANGEMENTS.items():
+    for name in names:
+        work, hosts, switch, ways = ARRANGEMENTS[name]
         if work == "train":
             importlib.import_module("torch._dynamo")  # as DDP does: once for all ranks
         found = {}

@@ -11,8 +11,12 @@ def test_the_transport_keeps_what_transports_promise(conformance):
     assert passed and int(passed[1]) > 10, said
 
 
+def slow(*values):
+    return pytest.param(*values, marks=pytest.mark.slow)
+
+
 @pytest.mark.parametrize("name, by_hosts", (
-    ("two_hosts", False), ("four_ranks", True), ("switch_of_two", False), ("switch_of_four", False), ("training", False)))  # fmt: skip
+    ("four_ranks", True), ("switch_of_two", False), slow("two_hosts", False), slow("switch_of_four", False), slow("training", False)))  # fmt: skip
 def test_ranks_get_the_bits_that_udp_gives(ranks, name, by_hosts):
     over = ranks(name)
     before = "shm+" if by_hosts else ""
@@ -27,7 +31,7 @@ def test_ranks_get_the_bits_that_udp_gives(ranks, name, by_hosts):
     assert over["card"]["sent"] > 100 and over["packets"]["sent"] == 0, over
 
 
-@pytest.mark.parametrize("name", ("cut", "cut_off_switch"))
+@pytest.mark.parametrize("name", ("cut", slow("cut_off_switch")))
 def test_a_cut_wire_costs_only_time(ranks, name):
     over = ranks(name)
     assert all(rank["session"]["transport"] == "rdma" for rank in over["card"]["ranks"]), over

@@ -54,7 +54,7 @@ def test_the_package_needs_no_package_of_a_test(torch, tmp_path):
 
 def test_an_unknown_step_is_an_error():
     status, text = run("bash", ".ci/setup.sh", "pip", "pakage")
-    assert status == 1 and "pakage: allowed are package, list, packages, environment and build" in text, text
+    assert status == 1 and "pakage: allowed are package, backend, list, packages, environment and build" in text, text
 
 
 def test_python_without_headers_is_told_when_configuring(tmp_path):

@@ -166,10 +166,8 @@ void Rank::submit(size_t index, Time now) {
   Collective c;
   c.op = call.op;
   c.type = call.type;
-  c.input = call.in_place ? output : running->input.data();
   c.count = call.count;
-  place(call, wanted, running->input.data(), output, &c);
-  c.divisor = call.divisor;
+  c.kind = kind_of(call, wanted, running->input.data(), output);
   c.deadline = running->deadline;
   c.title = call.title;
   c.tag = call.tag;
@@ -184,21 +182,32 @@ void Rank::submit(size_t index, Time now) {
 }
 
 // Where it finds what it gives, and puts what it wants.
-void Rank::place(const Call& call, const ElementRange& wanted, const uint8_t* input, uint8_t* output,
-                 Collective* c) const {
+decltype(Collective::kind) Rank::kind_of(const Call& call, const ElementRange& wanted, const uint8_t* input,
+                                         uint8_t* output) const {
   const auto workers = static_cast<size_t>(options_.engine.session.workers);
-  const bool scatters = call.movement == Movement::kScatter;
-  c->movement = call.movement;
-  c->root = call.root;
-  c->output = output;
-  c->output_begin = scatters ? 0 : wanted.begin;
-  c->output_end = c->output_begin + wanted.count;
-  for (size_t i = 0; i < workers; ++i) {
-    const size_t at = i * call.count;
-    if (call.in_parts) c->ends.push_back(call.count * (i + 1) / workers);
-    if (scatters && options_.engine.session.worker == call.root) c->inputs.push_back(input + at);
-    if (call.movement == Movement::kGather && wanted.count > 0) c->pieces.push_back({output + at, 0, call.count});
+  const bool is_root = options_.engine.session.worker == call.root;
+  if (call.movement == Movement::kBroadcast) {
+    return Broadcast{call.root, is_root ? input : nullptr, is_root ? nullptr : output};
   }
+  if (call.movement == Movement::kNone) {
+    Operands operands{call.in_place ? output : input, {}, {output, wanted.begin, wanted.begin + wanted.count}};
+    operands.divisor = call.divisor;
+    if (!call.in_parts) return Reduce{std::move(operands), call.root};
+    ReduceScatter scattered{std::move(operands), {}};
+    for (size_t i = 0; i < workers; ++i) scattered.scatter_ends.push_back(call.count * (i + 1) / workers);
+    return scattered;
+  }
+  Scatter scatter{call.root, {}, output};
+  Gather gather{input, {}};
+  for (size_t i = 0; i < workers; ++i) {
+    if (call.movement == Movement::kGather && wanted.count > 0) {
+      gather.receive_ranges.push_back({output + i * call.count, 0, call.count});
+    } else if (call.movement == Movement::kScatter && is_root) {
+      scatter.inputs.push_back(input + i * call.count);
+    }
+  }
+  if (call.movement == Movement::kScatter) return scatter;
+  return gather;
 }
 
 // As shm/engine.cc does it: what goes through the bulk stream is announced in the other one.
@@ -212,7 +221,8 @@ void Rank::choose_stream(size_t index, Collective collective) {
   running_[index]->parts = 2;
   Collective announcement = collective;
   announcement.tag = mix(collective.tag + collective.count);
-  announcement.count = announcement.output_begin = announcement.output_end = 0;
+  announcement.count = 0;
+  if (Operands* operands = announcement.operands()) operands->output = {};
   put(0, index, std::move(announcement));
   put(1, index, std::move(collective));
 }

@@ -83,7 +83,8 @@ class Rank {
   int slots_per_shard() const { return options_.engine.session.slots_per_shard(); }
   void submit_due(Time now);
   void submit(size_t index, Time now);
-  void place(const Call& call, const ElementRange& wanted, const uint8_t* input, uint8_t* output, Collective* c) const;
+  decltype(Collective::kind) kind_of(const Call& call, const ElementRange& wanted, const uint8_t* input,
+                                     uint8_t* output) const;
   void choose_stream(size_t index, Collective collective);
   void put(size_t stream, size_t index, Collective collective);
   void end_in_order(size_t stream, size_t number, const Status& status);

@@ -49,7 +49,6 @@ class SimTransport final : public Transport {
     }
     return count;
   }
-  size_t multicast(const uint8_t*, uint32_t, const Endpoint* const*, size_t) override { return 0; }
 
   size_t receive(RxFrame* frames, size_t count) override {
     const Charge charge(kSimulator);

@@ -20,10 +20,13 @@ def test_vector(path, target):
 
 # Small and large sessions, chunks of any length and of the payload's; the name of a failing test is what repeats it.
 RANDOM = [(seed, 300, (2, 8, 33, 128)[seed % 4], (256, 1024, 2048)[seed % 3], seed % 5 == 0) for seed in range(1, 31)]
+FIRST = 6  # seeds, which have every size of each kind
 
 
 @pytest.mark.parametrize(
-    "options", RANDOM, ids=lambda o: f"seed{o[0]}-packets{o[1]}-workers{o[2]}-payload{o[3]}-full{o[4]:d}"
+    "options",
+    [pytest.param(o, marks=[pytest.mark.slow] * (o[0] > FIRST)) for o in RANDOM],
+    ids=lambda o: f"seed{o[0]}-packets{o[1]}-workers{o[2]}-payload{o[3]}-full{o[4]:d}",
 )
 def test_random_sequence(options, softswitches, tmp_path):
     path = tmp_path / "random.txt"

@@ -93,7 +93,7 @@ void Card::hear(const ibv_async_event& event) {
     case IBV_EVENT_DEVICE_FATAL:
     case IBV_EVENT_CQ_ERR:
     case IBV_EVENT_SRQ_ERR: return fail(text);
-    default: SWITCHML_LOG(kInfo) << "card " << port_.device << ": " << text;  // of the port, most often
+    default: SWITCHML_LOG(kInfo) << "card " << port_.device << ": " << text;  // most often the port's state
   }
 }
 

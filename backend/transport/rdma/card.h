@@ -32,7 +32,7 @@ class Card {
   const Port& port() const { return port_; }
   ibv_pd* domain() const { return domain_.get(); }
   ibv_comp_channel* channel() const { return channel_.get(); }
-  /// By which peers know it. With requests it is the address of the route, and the port of their socket.
+  /// Peers know it by this address. With requests it is the address of the route, and the port of their socket.
   const Endpoint& local() const { return options_.local; }
   /// A queue whose events end wait().
   Result<Owned<ibv_cq>> completions(int entries) const {
@@ -41,7 +41,7 @@ class Card {
 
   // ---- requests by UDP ----
   bool asks() const { return udp_ != nullptr; }
-  /// Without a socket for it, it is lost.
+  /// The frame is lost if there is no socket for it.
   void ask(const TxFrame& frame);
   /// What came back, as if by this carrier. Lent until release().
   size_t receive_replies(RxFrame* frames, size_t count, Carrier carrier);

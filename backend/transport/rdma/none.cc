@@ -1,4 +1,4 @@
-// In place of RDMA, where this is built without libibverbs.
+// Takes the place of RDMA where this is built without libibverbs.
 #include "transport/rdma/rdma.h"
 
 namespace switchml {

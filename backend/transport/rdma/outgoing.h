@@ -1,7 +1,9 @@
 // Frames as a card sends them: from where they lie, or as copies.
 #pragma once
 
+#include <algorithm>
 #include <cstring>
+#include <memory>
 #include <optional>
 
 #include "transport/rdma/card.h"
@@ -80,6 +82,37 @@ class Outgoing {
   TensorRegions tensors_;
   std::optional<SendBuffers> copies_;
   uint32_t copy_key_ = 0;
+};
+
+/// What transports over a card have in common. Pairs are members of derived classes, so that they end first.
+class CardTransport : public Transport, public QueuePairs {
+ public:
+  CardTransport(const Verbs& verbs, const CardOptions& options) : card_(verbs, options) {}
+
+  /// Loads the library and opens a `Derived`.
+  template <typename Derived, typename Options>
+  static Result<std::unique_ptr<Transport>> make(const Options& options) {
+    const auto verbs = Verbs::load(options.library);
+    if (!verbs.ok()) return verbs.status();
+    auto transport = std::make_unique<Derived>(verbs.value(), options);
+    if (Status status = transport->open(); !status.ok()) return status;
+    return std::unique_ptr<Transport>(std::move(transport));
+  }
+
+  const char* name() const override { return "rdma"; }
+  QueuePairs* queue_pairs() override { return this; }
+  uint8_t* allocate(size_t bytes) override {
+    auto data = outgoing_->memory().allocate(std::max<size_t>(bytes, 1));
+    if (!data.ok()) throw StatusError(data.status());
+    return data.value();
+  }
+  void pause(Duration timeout) override { card_.pause(timeout); }
+  void wake() override { card_.wake(); }
+  std::string take_error() override { return card_.take_error(); }
+
+ protected:
+  Card card_;
+  std::optional<Outgoing> outgoing_;
 };
 
 }  // namespace switchml::rdma

@@ -18,7 +18,7 @@ namespace {
 // 4.096 us * 2^14 = 67 ms, repeated six times: a peer is given up after about half a second to two.
 constexpr uint8_t kTimeout = 14;
 constexpr uint8_t kRetries = 6;          // 7 is without end to Soft-RoCE
-constexpr uint8_t kWaitForReceives = 7;  // without end: the send queue is the bound
+constexpr uint8_t kWaitForReceives = 7;  // 7 is "without end": the send queue is the bound
 constexpr uint8_t kReceiveTimer = 12;    // 0.64 ms
 constexpr uint8_t kHops = 64;
 constexpr int kPolled = 16;
@@ -94,7 +94,7 @@ Result<std::unique_ptr<Pair>> Pair::create(const Parts& parts) {
 
 Status Pair::open() {
   // Every message of a pair that breaks says so.
-  const int depth = parts_.depth + 1;  // with post_last()
+  const int depth = parts_.depth + 1;  // one more for post_last()
   auto sent = parts_.verbs->completion_queue(parts_.port->context.get(), depth, parts_.channel);
   if (!sent.ok()) return sent.status();
   sent_ = std::move(sent.value());

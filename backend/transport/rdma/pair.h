@@ -24,12 +24,12 @@ struct PlaceMemory {
 
 /// What the end of a pair must know of the other end.
 struct PairInfo {
-  uint32_t number = 0;  // of the queue pair, 24 bits
+  uint32_t number = 0;  // the queue pair's, 24 bits
   uint32_t first_psn = 0;
   ibv_gid gid{};
   ibv_mtu mtu = IBV_MTU_256;
   wire::Service service = wire::Service::kReliableConnected;
-  PlaceMemory places;  // of an unreliable one
+  PlaceMemory places;  // unreliable pairs only
 
   wire::Introduction introduction() const;
   /// Empty: it is none of this service.
@@ -48,8 +48,8 @@ class SendBuffers {
   void release(int index);
   /// Messages with those that are left must say when they are complete.
   bool are_scarce() const { return 2 * free_.size() <= users_.size(); }
-  /// Whether a pair that has so many may take another. Pairs whose peers take nothing leave some to the others. One
-  /// that may not: they are scarce, and a message is under way whose end makes some free.
+  /// Whether a pair that has so many may take another. Pairs with peers that take nothing leave some to the others. If
+  /// one may not, buffers are scarce, and the end of a message in flight makes some free.
   bool are_for(size_t used) const { return used < free_.size(); }
 
  private:
@@ -70,9 +70,9 @@ class Pair {
     ibv_comp_channel* channel;
     SendBuffers* buffers;
     int depth = 0;                // messages under way, at most
-    ibv_srq* receives = nullptr;  // of a reliable one
-    int own_receives = 0;         // of an unreliable one, at most
-    PlaceMemory places = {};      // of an unreliable one
+    ibv_srq* receives = nullptr;  // reliable pairs only
+    int own_receives = 0;         // the most receives of an unreliable pair
+    PlaceMemory places = {};      // unreliable pairs only
 
     bool is_reliable() const { return receives != nullptr; }
   };
@@ -99,7 +99,7 @@ class Pair {
 
   struct Message {
     std::array<ibv_sge, 2> pieces{};
-    int count = 1;                         // of pieces
+    int count = 1;                         // pieces used
     const wire::Target* target = nullptr;  // where it is written; null: it is sent
     std::optional<uint32_t> immediate;     // as it travels: the peer is told of what was written. None: nobody is
     int buffer = -1;                       // which it is in, released when the card has sent it; -1: none
@@ -138,7 +138,7 @@ class Pair {
   PairInfo peer_;
   bool connected_ = false;
   std::string broken_;
-  bool is_in_error_ = false;  // to the card: one that is not may still receive
+  bool is_in_error_ = false;  // the card knows: a pair that it does not hold to be broken may still receive
   bool is_flushed_ = false;
   std::deque<int> under_way_;  // the buffer of each, -1: none; in the order of their numbers
   uint64_t first_ = 0;         // number of under_way_.front()

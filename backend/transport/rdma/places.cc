@@ -21,13 +21,14 @@ using rdma::Pair;
 using rdma::PairInfo;
 using rdma::Places;
 
-class PlacesTransport final : public Transport, public QueuePairs {
+class PlacesTransport final : public rdma::CardTransport {
  public:
-  PlacesTransport(const rdma::Verbs& verbs, const CardOptions& options) : options_(options), card_(verbs, options) {}
+  PlacesTransport(const rdma::Verbs& verbs, const CardOptions& options)
+      : CardTransport(verbs, options), options_(options) {}
 
   Status open() {
     if (Status status = card_.open(); !status.ok()) return status;
-    // A switch writes to who it heard from, and understands no other addresses. [RDMA-13]
+    // A switch writes to the sender's address, and understands no other. [RDMA-13]
     const ibv_gid own = rdma::gid_of(card_.local());
     if (family_of(card_.local()) != AF_INET || std::memcmp(card_.port().gid.raw, own.raw, sizeof own.raw) != 0) {
       return {Code::kUnavailable, "switches write to IPv4 addresses that requests come from: this host's is " +
@@ -38,17 +39,9 @@ class PlacesTransport final : public Transport, public QueuePairs {
     return outgoing_->open(packet_bytes(), options_.send_frames);
   }
 
-  const char* name() const override { return "rdma"; }
-  QueuePairs* queue_pairs() override { return this; }
   TransportLimits limits() const override { return {packet_bytes(), 0, places_ ? places_->bytes() : 0}; }
   Endpoint local() const override { return with_carrier(card_.local(), Carrier::kPlaces); }
   size_t path_frame_bytes(const Endpoint& /*to*/) const override { return packet_bytes(); }
-
-  uint8_t* allocate(size_t bytes) override {
-    auto data = outgoing_->memory().allocate(std::max<size_t>(bytes, 1));
-    if (!data.ok()) throw StatusError(data.status());
-    return data.value();
-  }
 
   // ---- the peer ----
   Status post_receive_windows(SlotRange slots, size_t frame_bytes) override {
@@ -109,14 +102,6 @@ class PlacesTransport final : public Transport, public QueuePairs {
     return taken;
   }
 
-  size_t multicast(const uint8_t* data, uint32_t size, const Endpoint* const* to, size_t count) override {
-    for (size_t i = 0; i < count; ++i) {
-      const TxFrame frame{data, size, to[i]};
-      if (send(&frame, 1) == 0) return i;
-    }
-    return count;
-  }
-
   // ---- receiving ----
   size_t receive(RxFrame* frames, size_t count) override {
     size_t got = card_.receive_replies(frames, count, Carrier::kPlaces);
@@ -142,9 +127,6 @@ class PlacesTransport final : public Transport, public QueuePairs {
     // What came before is not told.
     if (!take_completions(1) && !card_.has_replies()) card_.wait(timeout);
   }
-  void pause(Duration timeout) override { card_.pause(timeout); }
-  void wake() override { card_.wake(); }
-  std::string take_error() override { return card_.take_error(); }
 
  private:
   static constexpr size_t kBurst = 64;
@@ -170,7 +152,7 @@ class PlacesTransport final : public Transport, public QueuePairs {
     completions_.clear();
   }
 
-  /// A pair for this peer that has met nobody.
+  /// A pair for this peer that is not connected yet.
   Status renew(const Endpoint& peer) {
     end_pair();
     if (!card_.failed().empty()) return {Code::kUnavailable, card_.failed()};
@@ -196,7 +178,7 @@ class PlacesTransport final : public Transport, public QueuePairs {
     return frame.size > 0 && wire::kind_of(frame.data) == static_cast<uint8_t>(wire::Kind::kRequest);
   }
 
-  // What goes to nobody, or to a broken pair, is lost on its way. False: it has not left.
+  // A frame to no peer, or to a broken pair, is lost on its way. False: it has not left.
   bool send_one(const TxFrame& frame) {
     if (is_request(frame)) {
       card_.ask(frame);
@@ -269,10 +251,8 @@ class PlacesTransport final : public Transport, public QueuePairs {
   }
 
   const CardOptions options_;
-  rdma::Card card_;
-  std::optional<rdma::Outgoing> outgoing_;
   std::optional<Places> places_;
-  size_t frame_bytes_ = 0;  // that are expected, at most
+  size_t frame_bytes_ = 0;  // the largest frame that is expected
   int receives_ = 0;
   Owned<ibv_cq> received_;
   Endpoint peer_;
@@ -285,11 +265,7 @@ class PlacesTransport final : public Transport, public QueuePairs {
 }  // namespace
 
 Result<std::unique_ptr<Transport>> make_places_transport(const CardOptions& options) {
-  const auto verbs = rdma::Verbs::load(options.library);
-  if (!verbs.ok()) return verbs.status();
-  auto transport = std::make_unique<PlacesTransport>(verbs.value(), options);
-  if (Status status = transport->open(); !status.ok()) return status;
-  return std::unique_ptr<Transport>(std::move(transport));
+  return rdma::CardTransport::make<PlacesTransport>(options);
 }
 
 }  // namespace switchml

@@ -19,7 +19,7 @@ namespace switchml::rdma {
 /// [RDMA-10]
 class Places {
  public:
-  /// For frames of so many bytes at most. An error where the system pins no more.
+  /// Opens places for frames of so many bytes at most. An error where the system pins no more.
   static Result<Places> open(const Verbs& verbs, ibv_pd* domain, SlotRange slots, size_t frame_bytes) {
     Places places(slots);
     while (places.place_bytes() < frame_bytes) ++places.bits_;

@@ -114,7 +114,7 @@ class Search {
   const PortWish& wish_;
   const Endpoint local_;
   const ibv_gid gid_;
-  bool is_told_ = false;  // what is wrong with the device at hand
+  bool is_told_ = false;  // the device's fault has been told
   std::string why_;
 };
 

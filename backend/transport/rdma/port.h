@@ -18,7 +18,7 @@ struct Port {
   uint8_t gid_index = 0;
   ibv_gid gid{};
   ibv_mtu mtu = IBV_MTU_256;
-  uint8_t traffic_class = 0;  // of what it sends
+  uint8_t traffic_class = 0;  // its packets' traffic class
   uint8_t service_level = 0;
   DeviceFacts facts;
 };
@@ -28,7 +28,7 @@ struct Port {
 /// is none, with what each device lacks.
 Result<Port> find_port(const Verbs& verbs, const PortWish& wish, const Endpoint& local);
 
-/// What to say where no device can be opened: the kernel's devices are in `folder`, and those whose door is not in /dev
+/// What to say where no device can be opened: the kernel's devices are in `folder`, and those without a node in /dev
 /// are not even listed.
 std::string why_none(const std::string& folder = "/sys/class/infiniband");
 

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "socket/address.h"
+#include "socket/endpoint_hash.h"
 #include "transport/rdma/backlog.h"
 #include "transport/rdma/outgoing.h"
 #include "wire/layout.h"
@@ -26,7 +27,7 @@ using rdma::Pair;
 using rdma::PairInfo;
 
 constexpr int kBurst = 64;
-// For what a card, or its emulation, may leave unsaid.
+// Bounds what a card, or its emulation, may leave unsaid.
 constexpr Duration kFlushPatience = seconds(1);
 
 struct Peer {
@@ -40,17 +41,10 @@ struct Ending {
   Time until;  // whatever the card says
 };
 
-struct EndpointHash {
-  size_t operator()(const Endpoint& endpoint) const {
-    uint64_t hash = 0xcbf29ce484222325;
-    for (size_t i = 0; i < endpoint.size; ++i) hash = (hash ^ endpoint.bytes[i]) * 0x100000001b3;
-    return hash;
-  }
-};
-
-class RdmaTransport final : public Transport, public QueuePairs {
+class RdmaTransport final : public rdma::CardTransport {
  public:
-  RdmaTransport(const rdma::Verbs& verbs, const RdmaOptions& options) : options_(options), card_(verbs, options) {}
+  RdmaTransport(const rdma::Verbs& verbs, const RdmaOptions& options)
+      : CardTransport(verbs, options), options_(options) {}
 
   ~RdmaTransport() override {
     peers_.clear();
@@ -65,20 +59,12 @@ class RdmaTransport final : public Transport, public QueuePairs {
     return status.ok() ? make_buffers() : status;
   }
 
-  const char* name() const override { return "rdma"; }
-  QueuePairs* queue_pairs() override { return this; }
   TransportLimits limits() const override {
     const auto frames = static_cast<size_t>(options_.receive_frames);
     return {options_.max_frame_bytes, frames * stride(), frames * stride()};
   }
   Endpoint local() const override { return with_carrier(card_.local(), Carrier::kRdma); }
   size_t path_frame_bytes(const Endpoint& /*to*/) const override { return options_.max_frame_bytes; }
-
-  uint8_t* allocate(size_t bytes) override {
-    auto data = outgoing_->memory().allocate(std::max<size_t>(bytes, 1));
-    if (!data.ok()) throw StatusError(data.status());
-    return data.value();
-  }
 
   // ---- peers ----
   Result<wire::Introduction> queue_pair_for(const Endpoint& peer) override {
@@ -123,31 +109,12 @@ class RdmaTransport final : public Transport, public QueuePairs {
         card_.ask(frames[taken++]);
         continue;
       }
-      const size_t run = run_length(frames + taken, count - taken);
-      const size_t sent = send_run(frames + taken, run);
+      const size_t same = same_length(frames + taken, count - taken);
+      const size_t run = same > 1 ? same : run_length(frames + taken, count - taken);
+      const size_t sent = same > 1 ? send_same(frames + taken, same) : send_run(frames + taken, run);
       taken += sent;
       if (sent < run) break;
     }
-    return taken;
-  }
-
-  size_t multicast(const uint8_t* data, uint32_t size, const Endpoint* const* to, size_t count) override {
-    if (count == 0 || !is_allowed(size, *to[0])) return count;
-    const TxFrame frame{data, size, to[0]};
-    const auto message = message_of(frame, nullptr);
-    size_t taken = 0;
-    for (; taken < count; ++taken) {
-      Peer* const peer = find(*to[taken]);
-      if (peer == nullptr) continue;
-      if (message && peer->held.empty() && has_room(*peer, 1)) {
-        outgoing_->add(*message, peer->pair.get());
-        peer->pair->post();
-      } else if (is_ready(*peer) && !peer->held.add(frame, options_.waiting_bytes)) {
-        break;
-      }
-      waits_ = waits_ || !peer->held.empty();
-    }
-    if (message) outgoing_->release(*message);
     return taken;
   }
 
@@ -201,10 +168,6 @@ class RdmaTransport final : public Transport, public QueuePairs {
     // What came before is not told.
     if (!has_arrived() && !card_.has_replies()) card_.wait(timeout);
   }
-  void pause(Duration timeout) override { card_.pause(timeout); }
-  void wake() override { card_.wake(); }
-
-  std::string take_error() override { return card_.take_error(); }
 
  private:
   /// Whether a frame is a request that the pair is not for, or cannot carry yet.
@@ -236,8 +199,8 @@ class RdmaTransport final : public Transport, public QueuePairs {
   }
   bool is_ready(const Peer& peer) const { return is_usable(peer) && peer.pair->is_connected(); }
 
-  /// From now on it is no peer's. It stays until the card is done with it: what it has begun to receive is in a buffer
-  /// that would be lost with it.
+  /// The pair is no peer's any more. It stays until the card is done with it: what it has begun to receive is in a
+  /// buffer that would be lost with it.
   void end_pair(Peer& peer) {
     if (peer.pair == nullptr) return;
     peer.pair->set_broken("it is replaced");
@@ -269,7 +232,7 @@ class RdmaTransport final : public Transport, public QueuePairs {
     post_receives(&unused_);
   }
 
-  /// For receive(), unless it is of a pair that is no peer's any more.
+  /// Keeps it for receive(), unless its pair is no peer's any more.
   void keep_early(const ibv_wc& completion) {
     if (by_number_.count(completion.qp_num) > 0) return early_.push_back(completion);
     unused_.push_back(completion.wr_id);
@@ -290,7 +253,7 @@ class RdmaTransport final : public Transport, public QueuePairs {
     return {};
   }
 
-  /// Null: nobody whom frames can be sent to.
+  /// Null: no peer that frames can be sent to.
   Peer* find(const Endpoint& to) {
     if (last_ == nullptr || last_->endpoint != to) {
       const auto it = peers_.find(to);
@@ -307,13 +270,43 @@ class RdmaTransport final : public Transport, public QueuePairs {
     return false;
   }
 
+  /// How many of the frames, at least one, are the same one for several peers.
+  static size_t same_length(const TxFrame* frames, size_t count) {
+    size_t same = 1;
+    while (same < count && frames[same].data == frames[0].data && frames[same].size == frames[0].size &&
+           frames[same].rest == nullptr && frames[0].rest == nullptr) {
+      ++same;
+    }
+    return same;
+  }
+
+  // One copy, if one is needed, serves all.
+  size_t send_same(const TxFrame* frames, size_t count) {
+    if (!is_allowed(frames[0].size, *frames[0].to)) return count;
+    const auto message = message_of(frames[0], nullptr);
+    size_t taken = 0;
+    for (; taken < count; ++taken) {
+      Peer* const peer = find(*frames[taken].to);
+      if (peer == nullptr) continue;
+      if (message && peer->held.empty() && has_room(*peer, 1)) {
+        outgoing_->add(*message, peer->pair.get());
+        peer->pair->post();
+      } else if (is_ready(*peer) && !peer->held.add(frames[taken], options_.waiting_bytes)) {
+        break;
+      }
+      waits_ = waits_ || !peer->held.empty();
+    }
+    if (message) outgoing_->release(*message);
+    return taken;
+  }
+
   static size_t run_length(const TxFrame* frames, size_t count) {
     size_t run = 1;
     while (run < count && *frames[run].to == *frames[0].to) ++run;
     return run;
   }
 
-  // To a peer that is not there all frames are lost.
+  // All frames to a peer that is not there are lost.
   size_t send_run(const TxFrame* frames, size_t count) {
     Peer* const peer = find(*frames[0].to);
     if (peer == nullptr) return count;
@@ -385,7 +378,7 @@ class RdmaTransport final : public Transport, public QueuePairs {
     outgoing_->release(message);
   }
 
-  /// `filling`: whose messages are not posted yet, or null.
+  /// `filling`: the pair with messages that are not posted yet, or null.
   std::optional<Pair::Message> message_of(const TxFrame& frame, Peer* filling) {
     return outgoing_->message_of(frame, filling == nullptr ? nullptr : filling->pair.get(), [this, filling] {
       if (filling != nullptr) filling->pair->post();
@@ -441,7 +434,7 @@ class RdmaTransport final : public Transport, public QueuePairs {
   bool lend(const ibv_wc& completion, RxFrame* frame) {
     unused_.push_back(completion.wr_id);
     const auto it = by_number_.find(completion.qp_num);
-    if (it == by_number_.end()) return false;  // of a pair that was replaced
+    if (it == by_number_.end()) return false;  // the pair was replaced
     Peer& peer = *it->second;
     if (completion.status != IBV_WC_SUCCESS) {
       peer.pair->set_broken(card_.verbs().text_of(completion.status));
@@ -464,18 +457,16 @@ class RdmaTransport final : public Transport, public QueuePairs {
   }
 
   const RdmaOptions options_;
-  rdma::Card card_;
   Owned<ibv_cq> received_;
   Owned<ibv_srq> receives_;
-  std::optional<rdma::Outgoing> outgoing_;
   uint8_t* receive_memory_ = nullptr;
   uint32_t receive_key_ = 0;
   std::vector<uint64_t> lent_;
   std::vector<uint64_t> unused_;  // buffers to be posted again at once
   std::vector<ibv_wc> early_;     // taken, but not by receive() yet
   std::vector<Ending> ending_;
-  std::unordered_map<Endpoint, Peer, EndpointHash> peers_;  // whose addresses stay
-  std::unordered_map<uint32_t, Peer*> by_number_;           // of queue pairs
+  std::unordered_map<Endpoint, Peer, EndpointHash> peers_;  // pointers to them stay valid
+  std::unordered_map<uint32_t, Peer*> by_number_;           // keyed by queue pair
   Peer* last_ = nullptr;
   bool waits_ = false;  // some frame for room
 };
@@ -483,11 +474,7 @@ class RdmaTransport final : public Transport, public QueuePairs {
 }  // namespace
 
 Result<std::unique_ptr<Transport>> make_rdma_transport(const RdmaOptions& options) {
-  const auto verbs = rdma::Verbs::load(options.library);
-  if (!verbs.ok()) return verbs.status();
-  auto transport = std::make_unique<RdmaTransport>(verbs.value(), options);
-  if (Status status = transport->open(); !status.ok()) return status;
-  return std::unique_ptr<Transport>(std::move(transport));
+  return rdma::CardTransport::make<RdmaTransport>(options);
 }
 
 }  // namespace switchml

@@ -1,7 +1,7 @@
 // Frames as messages of queue pairs of a card that peers have told each other of (Transport::meet).
 //
 // Frames in memory of allocate() are sent from where they lie, unless they may change. All others are copied once. What
-// is changed before the peer has it arrives changed or torn; nothing else is touched. Whoever answers a frame shows
+// is changed before the peer has it arrives changed or torn; nothing else is touched. A peer that answers a frame shows
 // that it has arrived.
 #pragma once
 
@@ -15,15 +15,16 @@
 
 namespace switchml {
 
-/// With `asks`, requests go by UDP from a socket of its own: those to meet, and others to peers that are not met; to
-/// places all. What comes back seems to come from the peer.
+/// If `asks` is set, requests go by UDP from a socket of its own: those to meet, and others to peers that are not met;
+/// to places all. What comes back seems to come from the peer.
 struct CardOptions {
   /// libibverbs, as dlopen() takes it.
   std::string library = "libibverbs.so.1";
-  /// By which peers know this transport, and whose address chooses the card where `wish` does not.
+  /// Peers know this transport by it, and its address chooses the card where `wish` does not.
   Endpoint local;
   PortWish wish;
-  /// Of that socket. Its address is `local` then, whatever that is; with `peer` unset, a peer's to find the route by.
+  /// Options of that socket. Its address is `local` then, whatever that is; with `peer` unset, a peer's to find the
+  /// route by.
   std::optional<UdpOptions> asks;
   Endpoint route_to;
   /// Buffers for copies. Frames that find none wait until one is free.

@@ -16,7 +16,7 @@ Status error(Code code, const std::string& function, int number, const std::stri
   return {code, function + ": " + std::system_category().message(number) + (remedy.empty() ? "" : ": " + remedy)};
 }
 
-/// Of a function that sets errno.
+/// The status of a function that sets errno.
 Status failure(const std::string& function, const std::string& remedy = "") {
   return error(Code::kUnavailable, function, errno, remedy);
 }

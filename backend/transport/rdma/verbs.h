@@ -73,7 +73,7 @@ struct Closer {
 template <typename T>
 using Owned = std::unique_ptr<T, Closer<T>>;
 
-/// Of what was made, or why it was not.
+/// The object that was made, or why it was not.
 template <typename T>
 Status keep(Result<Owned<T>> made, Owned<T>* to) {
   if (!made.ok()) return made.status();
@@ -85,15 +85,15 @@ Status keep(Result<Owned<T>> made, Owned<T>* to) {
 struct PortFacts {
   bool is_active = false;
   bool is_ethernet = false;
-  ibv_mtu mtu = IBV_MTU_256;  // in use
+  ibv_mtu mtu = IBV_MTU_256;  // the active MTU
 };
 struct DeviceFacts {
-  int max_queue_entries = 0;  // of a queue pair
-  int max_completions = 0;    // of a completion queue
-  int max_pieces = 0;         // of a message
+  int max_queue_entries = 0;  // per queue pair
+  int max_completions = 0;    // per completion queue
+  int max_pieces = 0;         // per message
   int max_shared = 0;         // receives that pairs share
   int ports = 0;
-  bool is_emulated = false;  // by the kernel, over any Ethernet card
+  bool is_emulated = false;  // the kernel emulates it, over any Ethernet card
 };
 
 /// Thread-safe, as libibverbs is. Errors name the function, and the remedy where there is one.

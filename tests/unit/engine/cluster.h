@@ -100,7 +100,6 @@ class VirtualTransport final : public Transport {
     for (size_t i = 0; i < count; ++i) net_->send(self_, number_of(*frames[i].to), frames[i].data, frames[i].size);
     return count;
   }
-  size_t multicast(const uint8_t*, uint32_t, const Endpoint* const*, size_t) override { return 0; }
   size_t receive(RxFrame* frames, size_t count) override {
     lent_.clear();
     while (lent_.size() < count && !inbox.empty()) {

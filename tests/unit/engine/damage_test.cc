@@ -52,8 +52,8 @@ TEST_P(ExponentDamage, NeverCostsPrecision) {  // [CALL-7]
   for (int w = 0; w < kWorkers; ++w) {
     Collective c;
     auto& tensor = tensors[static_cast<size_t>(w)];
-    c.input = c.output = tensor.data();
-    c.count = c.output_end = tensor.size();
+    c.operands()->input = c.operands()->output.data = tensor.data();
+    c.count = c.operands()->output.end = tensor.size();
     c.deadline = cluster.now() + seconds(5);
     outcomes.push_back(cluster.submit(w, c));
   }
@@ -91,8 +91,8 @@ TEST(MaximumDamage, AResultBelowOnesOwnIsAskedForAgain) {  // [MAX-1]
     auto& tensor = tensors[static_cast<size_t>(w)];
     c.op = ReduceOp::kMax;
     c.type = ElementType::kInt32;
-    c.input = c.output = tensor.data();
-    c.count = c.output_end = tensor.size();
+    c.operands()->input = c.operands()->output.data = tensor.data();
+    c.count = c.operands()->output.end = tensor.size();
     outcomes.push_back(cluster.submit(w, c));
   }
   ASSERT_TRUE(cluster.run(seconds(10)));
@@ -118,8 +118,8 @@ TEST(ControlDamage, NobodyTakesADamagedMessageForWhatItSays) {  // [CTL-8, CTL-9
       const auto sum = [&](int w) {
         Collective c;
         auto& tensor = tensors[static_cast<size_t>(w)];
-        c.input = c.output = tensor.data();
-        c.count = c.output_end = tensor.size();
+        c.operands()->input = c.operands()->output.data = tensor.data();
+        c.count = c.operands()->output.end = tensor.size();
         cluster.submit(w, c);
       };
       sum(0);

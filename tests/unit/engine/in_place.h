@@ -13,10 +13,10 @@ Collective in_place(ReduceOp op, ElementType type, std::vector<T>& tensor) {
   Collective c;
   c.op = op;
   c.type = type;
-  c.input = tensor.data();
-  c.output = tensor.data();
+  c.operands()->input = tensor.data();
+  c.operands()->output.data = tensor.data();
   c.count = tensor.size();
-  c.output_end = tensor.size();
+  c.operands()->output.end = tensor.size();
   return c;
 }
 

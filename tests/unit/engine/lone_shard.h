@@ -62,7 +62,6 @@ class RecordingTransport final : public Transport, public QueuePairs {
   void disconnect(const Endpoint&) override {
     if (on_forget) on_forget();
   }
-  size_t multicast(const uint8_t*, uint32_t, const Endpoint* const*, size_t) override { return 0; }
   size_t receive(RxFrame* frames, size_t count) override {
     size_t n = 0;
     for (; n < count && !inbox.empty(); ++n) {

@@ -47,9 +47,9 @@ class Pair : public ::testing::Test {
     call.op = op;
     call.type = type;
     call.count = count;
-    call.input = call.output = memory_.data();
-    call.output_end = count;
-    call.divisor = 3;
+    call.operands()->input = call.operands()->output.data = memory_.data();
+    call.operands()->output.end = count;
+    call.operands()->divisor = 3;
     call.tag = tag;
     call.deadline = Time{} + seconds(5);
     call.done = [this](const Status& status) { ends.push_back(status); };
@@ -74,7 +74,7 @@ TEST_F(Pair, FewElementsAndWhatTheSwitchCannotGoExactly) {  // [PAIR-1]
   EXPECT_TRUE(switched.calls.empty());
   ASSERT_EQ(exact.calls.size(), 6U);
   EXPECT_EQ(exact.calls[0].count, kFewElements);
-  EXPECT_NE(exact.calls[0].input, nullptr);
+  EXPECT_NE(exact.calls[0].operands()->input, nullptr);
   exact.finish({});
   EXPECT_EQ(ends.size(), 1U);
 }
@@ -87,11 +87,11 @@ TEST_F(Pair, LargeSumsGoThroughTheSwitchAndAreAnnouncedExactly) {  // [PAIR-2]
     const Collective& sum = switched.calls.front();
     EXPECT_EQ(sum.count, kFewElements + 1);
     EXPECT_EQ(sum.tag, 11U);
-    EXPECT_NE(sum.output, nullptr);
+    EXPECT_NE(sum.operands()->output.data, nullptr);
     const Collective& announced = exact.calls.front();
     EXPECT_EQ(announced.count, 0U);
-    EXPECT_EQ(announced.output, nullptr);
-    EXPECT_EQ(announced.divisor, 3U);
+    EXPECT_EQ(announced.operands()->output.data, nullptr);
+    EXPECT_EQ(announced.operands()->divisor, 3U);
     EXPECT_EQ(announced.deadline, sum.deadline);
     EXPECT_EQ(describe(announced), describe(sum));
     switched.finish({});

@@ -177,9 +177,9 @@ TEST(SeveralSessions, OnlyWhatIsAskedForIsWritten) {
     auto& input = inputs[static_cast<size_t>(w)];
     std::iota(input.begin(), input.end(), w);
     Collective c = in_place(ReduceOp::kSum, ElementType::kInt32, input);
-    c.output = outputs[static_cast<size_t>(w)].data() + 1;
-    c.output_begin = 1500;
-    c.output_end = 6500;
+    c.operands()->output.data = outputs[static_cast<size_t>(w)].data() + 1;
+    c.operands()->output.begin = 1500;
+    c.operands()->output.end = 6500;
     parts.submit(w, c);
   }
   parts.expect_success();

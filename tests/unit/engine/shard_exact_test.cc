@@ -86,7 +86,7 @@ TEST(ShardExact, IsThroughInOneRoundTrip) {
   std::vector<float> tensor(3 * kExactChunk + 5, 1.5F);
   LoneShard lone(exact_session());
   Collective mean = in_place(ReduceOp::kSum, ElementType::kFloat32, tensor);
-  mean.divisor = 3;
+  mean.operands()->divisor = 3;
   const auto outcome = lone.submit(mean);
   const std::vector<Bytes> frames = lone.step();
   ASSERT_EQ(slots_of(frames), (std::vector<int>{0, 1, 2, 3}));
@@ -337,9 +337,9 @@ TEST(ShardExact, OnlyWhatIsAskedForIsWritten) {  // [MOVED-5, MOVED-7]
   const std::vector<int32_t> tensor = counting(3 * kExactChunk);
   std::vector<int32_t> input = tensor, output(302, 99);
   Collective c = exact_sum(input);
-  c.output = output.data() + 1;
-  c.output_begin = 200;
-  c.output_end = 500;
+  c.operands()->output.data = output.data() + 1;
+  c.operands()->output.begin = 200;
+  c.operands()->output.end = 500;
   const auto outcome = lone.submit(c);
   const std::vector<Bytes> sent = lone.step();
   ASSERT_EQ(sent.size(), 3U);
@@ -358,8 +358,8 @@ TEST(ShardExact, OnlyWhatIsAskedForIsWritten) {  // [MOVED-5, MOVED-7]
 TEST(ShardExact, AHostSpeaksForItsRanks) {
   std::vector<int32_t> first = counting(kExactChunk + 1), second = counting(kExactChunk + 1), out(kExactChunk + 1);
   Collective c = exact_sum(out);
-  c.input = nullptr;
-  c.inputs = {first.data(), second.data()};
+  c.operands()->input = nullptr;
+  c.operands()->inputs = {first.data(), second.data()};
   LoneShard lone(exact_session());
   const auto outcome = lone.submit(c);
   lone.answer_all(lone.step());
@@ -398,7 +398,7 @@ std::vector<uint8_t> reduced(const Collective& call, const RawTensors& tensors) 
   std::vector<const uint8_t*> inputs;
   for (const auto& tensor : tensors) inputs.push_back(tensor.data());
   std::vector<uint8_t> out(tensors[0].size());
-  reduce({call.op, call.type, call.divisor}, inputs.data(), kClusterWorkers, call.count, out.data());
+  reduce({call.op, call.type, call.operands()->divisor}, inputs.data(), kClusterWorkers, call.count, out.data());
   return out;
 }
 
@@ -413,8 +413,8 @@ void expect_every_operation(const ClusterOptions& options, size_t count) {
       call.op = static_cast<ReduceOp>(op);
       call.type = static_cast<ElementType>(type);
       if (call.op == ReduceOp::kBarrier || !exact_can(call.op, call.type)) continue;
-      if (call.op == ReduceOp::kSum && is_floating(call.type)) call.divisor = kClusterWorkers;
-      call.count = call.output_end = count;
+      if (call.op == ReduceOp::kSum && is_floating(call.type)) call.operands()->divisor = kClusterWorkers;
+      call.count = call.operands()->output.end = count;
       calls.push_back(call);
       tensors.push_back(any_bits(call.type, count, static_cast<uint32_t>(type)));
     }
@@ -422,7 +422,7 @@ void expect_every_operation(const ClusterOptions& options, size_t count) {
   std::vector<RawTensors> results = tensors;
   for (size_t i = 0; i < calls.size(); ++i) {
     for (int w = 0; w < kClusterWorkers; ++w) {
-      calls[i].input = calls[i].output = results[i][static_cast<size_t>(w)].data();
+      calls[i].operands()->input = calls[i].operands()->output.data = results[i][static_cast<size_t>(w)].data();
       cluster.submit(w, calls[i]);
     }
   }
@@ -478,13 +478,13 @@ TEST(ShardExact, RanksThatDisagreeAllFindOut) {  // [ERES-1]
   const std::vector<Change> changes = {
       [](Collective& c) { c.op = ReduceOp::kMax; },
       [](Collective& c) { c.type = ElementType::kFloat32; },
-      [](Collective& c) { c.count = c.output_end = c.count - 1; },
-      [](Collective& c) { c.count = c.output_end = 0; },
+      [](Collective& c) { c.count = c.operands()->output.end = c.count - 1; },
+      [](Collective& c) { c.count = c.operands()->output.end = 0; },
       [](Collective& c) { c.tag = 1; },
       [](Collective& c) { c.title = "reduce"; },
       [](Collective& c) {
         c.op = ReduceOp::kBarrier;
-        c.count = c.output_end = 0;
+        c.count = c.operands()->output.end = 0;
       },
   };
   for (const size_t count : {size_t{10}, kExactChunk, 20 * kExactChunk}) {  // 20: of the bulk stream

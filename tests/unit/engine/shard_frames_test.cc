@@ -292,7 +292,7 @@ TEST_P(ShardRxDisagreement, EveryRankGetsAMismatchAndNoneASum) {
   outcomes.push_back(cluster.submit(0, in_place(ReduceOp::kSum, ElementType::kFloat32, a)));
   outcomes.push_back(cluster.submit(1, in_place(ReduceOp::kSum, ElementType::kFloat32, b)));
   Collective other = in_place(GetParam().op, GetParam().type, c);
-  other.count = other.output_end = GetParam().count;
+  other.count = other.operands()->output.end = GetParam().count;
   other.tag = GetParam().tag;
   outcomes.push_back(cluster.submit(2, other));
   ASSERT_TRUE(cluster.run(seconds(10)));

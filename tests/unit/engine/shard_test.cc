@@ -243,12 +243,12 @@ TEST(Shard, OnlyTheWantedPartOfTheResultIsWritten) {
     for (size_t w = 0; w < 2; ++w) {
       auto input = inputs[w];
       Collective c = in_place(ReduceOp::kSum, ElementType::kFloat32, input);
-      c.output = parts[w].data() + 1;
-      c.output_begin = begin;
-      c.output_end = end;
+      c.operands()->output.data = parts[w].data() + 1;
+      c.operands()->output.begin = begin;
+      c.operands()->output.end = end;
       static std::vector<std::vector<float>> keep;
       keep.push_back(std::move(input));
-      c.input = keep.back().data();
+      c.operands()->input = keep.back().data();
       cluster.submit(static_cast<int>(w), c);
     }
     ASSERT_TRUE(cluster.run());

@@ -59,7 +59,6 @@ class WakeTransport final : public Transport {
     notes_->changed.notify_all();
     return count;
   }
-  size_t multicast(const uint8_t*, uint32_t, const Endpoint* const*, size_t) override { return 0; }
   size_t receive(RxFrame*, size_t) override {
     ++notes_->receives;
     return 0;
@@ -267,7 +266,6 @@ class SlowLink final : public Transport {
     }
     return count;
   }
-  size_t multicast(const uint8_t*, uint32_t, const Endpoint* const*, size_t) override { return 0; }
   size_t receive(RxFrame* frames, size_t count) override {
     size_t n = 0;
     for (; n < count && !under_way_.empty() && under_way_.front().first <= monotonic_now(); ++n) {

@@ -255,9 +255,9 @@ TEST(ShardTx, TheWitnessCoversWhatRanksMustAgreeAbout) {  // [WIT-8]
   Collective titled = plain;
   titled.title = "reduce";
   Collective divided = plain;
-  divided.divisor = 2;
+  divided.operands()->divisor = 2;
   Collective shorter = plain;
-  shorter.count = shorter.output_end = 99;
+  shorter.count = shorter.operands()->output.end = 99;
   for (const Collective& other : {tagged, titled, divided, shorter}) {
     const auto found = witnesses(other);
     ASSERT_EQ(found.size(), 2U);

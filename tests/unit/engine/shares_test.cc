@@ -322,12 +322,12 @@ std::vector<SessionParameters> sessions_of_hosts(int workers) {
   return sessions;
 }
 
-Collective moved(Movement movement, size_t bytes, int root = -1) {
+template <typename Kind>
+Collective moved(Kind kind, size_t bytes) {
   Collective collective;
   collective.type = ElementType::kUInt8;
-  collective.movement = movement;
+  collective.kind = std::move(kind);
   collective.count = bytes;
-  collective.root = root;
   return collective;
 }
 
@@ -340,21 +340,20 @@ std::vector<std::vector<size_t>> numbers_of(const std::vector<ShardPart>& parts)
 using Numbers = std::vector<std::vector<size_t>>;
 
 TEST(SharesOfHosts, APieceIsItsOwnersAggregators) {  // [SHARE-8]
-  for (const Movement movement : {Movement::kGather, Movement::kScatter}) {
+  for (const bool gathers : {true, false}) {
+    const auto pieces_of = [&](size_t bytes) { return gathers ? moved(Gather(), bytes) : moved(Scatter(), bytes); };
     Shares shares(sessions_of_hosts(3), 1);
-    EXPECT_EQ(numbers_of(shares.next(moved(movement, 1000))),
-              (Numbers{{0, 0, 1000}, {1, 1000, 1000}, {2, 2000, 1000}}));
-    EXPECT_EQ(numbers_of(shares.next(moved(movement, 50))), (Numbers{{1, 0, 150}}))
-        << "a chunk goes to whose turn it is";
+    EXPECT_EQ(numbers_of(shares.next(pieces_of(1000))), (Numbers{{0, 0, 1000}, {1, 1000, 1000}, {2, 2000, 1000}}));
+    EXPECT_EQ(numbers_of(shares.next(pieces_of(50))), (Numbers{{1, 0, 150}})) << "a chunk goes to whose turn it is";
     Shares pairs(sessions_of_hosts(2), 2);
     const Numbers halves = {{0, 0, 512}, {1, 512, 488}, {2, 1000, 512}, {3, 1512, 488}};
-    EXPECT_EQ(numbers_of(pairs.next(moved(movement, 1000))), halves);
+    EXPECT_EQ(numbers_of(pairs.next(pieces_of(1000))), halves);
   }
 }
 
 TEST(SharesOfHosts, ThePartsOfAReductionToo) {
   Collective collective = sum_of(1000);
-  collective.ends = {400, 400, 1000};
+  collective.kind = ReduceScatter{{}, {400, 400, 1000}};
   Shares shares(sessions_of_hosts(3), 1);
   EXPECT_EQ(numbers_of(shares.next(collective)), (Numbers{{0, 0, 400}, {2, 400, 600}}));
   EXPECT_EQ(numbers_of(shares.next(collective)), (Numbers{{0, 0, 400}, {1, 400, 0}, {2, 400, 600}}))
@@ -363,25 +362,23 @@ TEST(SharesOfHosts, ThePartsOfAReductionToo) {
 
 TEST(SharesOfHosts, NotWhereOneHasMostOfItNorWhereThereAreFewChunks) {  // [SHARE-8]
   Collective collective = sum_of(6 * kChunk);
-  collective.ends = {0, 0, 6 * kChunk};
+  collective.kind = ReduceScatter{{}, {0, 0, 6 * kChunk}};
   Shares shares(sessions_of_hosts(3), 1);
   const Numbers even = {{1, 0, 2 * kChunk}, {2, 2 * kChunk, 2 * kChunk}, {0, 4 * kChunk, 2 * kChunk}};
   EXPECT_EQ(numbers_of(shares.next(collective)), even);
-  EXPECT_EQ(numbers_of(shares.next(moved(Movement::kGather, 100))), (Numbers{{0, 0, 256}, {1, 256, 44}}))
-      << "of 2 chunks";
+  EXPECT_EQ(numbers_of(shares.next(moved(Gather(), 100))), (Numbers{{0, 0, 256}, {1, 256, 44}})) << "of 2 chunks";
 }
 
 TEST(SharesOfHosts, WhoAloneGivesOrGetsAggregatesNothing) {  // [SHARE-9]
   Collective reduced = sum_of(6 * kChunk);
-  reduced.root = 2;
+  std::get<Reduce>(reduced.kind).root = 2;
   Shares shares(sessions_of_hosts(3), 1);
   const size_t half = 3 * kPayload;
-  EXPECT_EQ(numbers_of(shares.next(moved(Movement::kBroadcast, 2 * half, 1))),
-            (Numbers{{2, 0, half}, {0, half, half}}));
+  EXPECT_EQ(numbers_of(shares.next(moved(Broadcast{1}, 2 * half))), (Numbers{{2, 0, half}, {0, half, half}}));
   EXPECT_EQ(numbers_of(shares.next(reduced)), (Numbers{{0, 0, 3 * kChunk}, {1, 3 * kChunk, 3 * kChunk}}))
       << "the home, which is not the root, has the last place";
-  EXPECT_EQ(shards_of(shares.next(moved(Movement::kBroadcast, kPayload, 2))), std::vector<size_t>{2}) << "of one chunk";
-  EXPECT_EQ(numbers_of(shares.next(moved(Movement::kBroadcast, 2 * half, 0))),
+  EXPECT_EQ(shards_of(shares.next(moved(Broadcast{2}, kPayload))), std::vector<size_t>{2}) << "of one chunk";
+  EXPECT_EQ(numbers_of(shares.next(moved(Broadcast{0}, 2 * half))),
             (Numbers{{1, 0, half}, {2, half, half}, {0, 2 * half, 0}}))
       << "the root's turn: nothing but a meeting";
 }
@@ -390,10 +387,10 @@ TEST(SharesOfHosts, NotWhereASwitchIsNotBesideAWorker) {
   std::vector<SessionParameters> sessions = sessions_of_hosts(2);
   sessions[1].beside = -1;
   Shares shares(sessions, 1);
-  EXPECT_EQ(numbers_of(shares.next(moved(Movement::kGather, 300))), (Numbers{{1, 0, 256}, {0, 256, 344}}));
+  EXPECT_EQ(numbers_of(shares.next(moved(Gather(), 300))), (Numbers{{1, 0, 256}, {0, 256, 344}}));
   sessions.pop_back();
   Shares alone(sessions, 1);
-  EXPECT_EQ(numbers_of(alone.next(moved(Movement::kBroadcast, 1000, 0))), (Numbers{{0, 0, 1000}}));
+  EXPECT_EQ(numbers_of(alone.next(moved(Broadcast{0}, 1000))), (Numbers{{0, 0, 1000}}));
 }
 
 }  // namespace

@@ -61,8 +61,8 @@ TEST_P(EngineTest, SubmissionsFromSeveralTensorsCompleteOnAllRanks) {
     for (auto& tensor : data[static_cast<size_t>(w)]) {
       Collective c;
       c.type = ElementType::kInt32;
-      c.input = c.output = tensor.data();
-      c.count = c.output_end = tensor.size();
+      c.operands()->input = c.operands()->output.data = tensor.data();
+      c.count = c.operands()->output.end = tensor.size();
       c.done = completions_.add();
       engines_[static_cast<size_t>(w)]->submit(c);
     }
@@ -80,8 +80,8 @@ TEST_P(EngineTest, SubmissionsFromSeveralTensorsCompleteOnAllRanks) {
 TEST_P(EngineTest, AbortUnblocksAtOnceAndLaterCallsFailWithTheReason) {
   std::vector<float> tensor(100000, 1.0F);
   Collective c;
-  c.input = c.output = tensor.data();
-  c.count = c.output_end = tensor.size();
+  c.operands()->input = c.operands()->output.data = tensor.data();
+  c.count = c.operands()->output.end = tensor.size();
   c.done = completions_.add();
   engines_[0]->submit(c);  // nobody else calls
   std::this_thread::sleep_for(std::chrono::milliseconds(20));
@@ -102,8 +102,8 @@ TEST_P(EngineTest, AbortUnblocksAtOnceAndLaterCallsFailWithTheReason) {
 TEST_P(EngineTest, DestructionFinishesWhatIsRunning) {
   std::vector<float> tensor(1000, 1.0F);
   Collective c;
-  c.input = c.output = tensor.data();
-  c.count = c.output_end = tensor.size();
+  c.operands()->input = c.operands()->output.data = tensor.data();
+  c.count = c.operands()->output.end = tensor.size();
   c.done = completions_.add();
   engines_[1]->submit(c);
   engines_[1].reset();
@@ -115,8 +115,8 @@ TEST_P(EngineTest, DestructionFinishesWhatIsRunning) {
 TEST_P(EngineTest, ADeadlineFailsAllShardsTogether) {
   std::vector<float> tensor(100000, 1.0F);
   Collective c;
-  c.input = c.output = tensor.data();
-  c.count = c.output_end = tensor.size();
+  c.operands()->input = c.operands()->output.data = tensor.data();
+  c.count = c.operands()->output.end = tensor.size();
   c.deadline = monotonic_now() + milliseconds(700);
   c.done = completions_.add();
   engines_[2]->submit(c);
@@ -137,11 +137,11 @@ TEST(Engine, AGroupOfOneCopiesExactly) {
   const std::vector<float> in = {0.1F, 1e-45F, 3e38F, 1e-20F};
   std::vector<float> out(2);
   Collective c;
-  c.input = in.data();
-  c.output = out.data();
+  c.operands()->input = in.data();
+  c.operands()->output.data = out.data();
   c.count = 4;
-  c.output_begin = 1;
-  c.output_end = 3;
+  c.operands()->output.begin = 1;
+  c.operands()->output.end = 3;
   bool done = false;
   c.done = [&](const Status& status) { done = status.ok(); };
   engine->submit(c);

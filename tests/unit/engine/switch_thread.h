@@ -51,7 +51,7 @@ class SwitchThread : private softswitch::PacketSink {
     transport_->send(&tx, 1);
   }
   void multicast(const uint8_t* frame, size_t size, const Endpoint* const* to, size_t count) override {
-    transport_->multicast(frame, static_cast<uint32_t>(size), to, count);
+    for (size_t i = 0; i < count; ++i) unicast(frame, size, *to[i]);
   }
 
   std::unique_ptr<Transport> transport_;

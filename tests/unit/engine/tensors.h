@@ -35,7 +35,7 @@ void all_reduce(Cluster& cluster, ReduceOp op, ElementType type, Tensors<T>& ten
   std::vector<std::shared_ptr<std::vector<Status>>> outcomes;
   for (size_t w = 0; w < tensors.size(); ++w) {
     Collective c = in_place(op, type, tensors[w]);
-    c.divisor = divisor;
+    c.operands()->divisor = divisor;
     outcomes.push_back(cluster.submit(static_cast<int>(w), c));
   }
   ASSERT_TRUE(cluster.run());

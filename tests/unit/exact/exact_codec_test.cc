@@ -28,7 +28,7 @@ TEST(ExactCodec, OnlyASumOfFloatsIsDivided) {
   std::vector<double> floats(1);
   std::vector<int64_t> integers(1);
   const auto divisor = [](Collective c) {
-    c.divisor = 128;
+    c.operands()->divisor = 128;
     return ExactCodec(c, 0, 2).divisor();
   };
   EXPECT_EQ(divisor(in_place(ReduceOp::kSum, ElementType::kFloat64, floats)), 128);
@@ -42,8 +42,8 @@ TEST(ExactCodec, AHostSendsWhatItsRanksMakeTogether) {  // [ELANE-7]
   const std::array<std::vector<float>, 3> ranks = {{{9, 1e8F, 1, 3}, {9, 1, 0x1p-30F, 3}, {9, -1e8F, 0, 3}}};
   Collective c;
   c.count = 4;
-  c.divisor = 6;
-  for (const auto& rank : ranks) c.inputs.push_back(rank.data());
+  c.operands()->divisor = 6;
+  for (const auto& rank : ranks) c.operands()->inputs.push_back(rank.data());
   const auto sent = [&] {
     std::vector<float> chunk(3);
     EXPECT_EQ(ExactCodec(c, 0, 2).encode({1, 3}, reinterpret_cast<uint8_t*>(chunk.data())), 12U);
@@ -62,15 +62,15 @@ TEST(ExactCodec, AMeanOfFloat16IsDividedBeforeTheSumOfAHostIsRounded) {
   Collective c;
   c.type = ElementType::kFloat16;
   c.count = 1;
-  c.divisor = 6;
-  c.inputs = {&value, &value, &value};
+  c.operands()->divisor = 6;
+  c.operands()->inputs = {&value, &value, &value};
   uint16_t sent = 0;
   ASSERT_EQ(ExactCodec(c, 0, 2).encode({0, 1}, reinterpret_cast<uint8_t*>(&sent)), 2U);
   EXPECT_EQ(sent, 0x7353);  // 15000
   EXPECT_EQ(ExactCodec(c, 0, 2).divisor(), 1);
   std::vector<uint16_t> alone(1);
   c = in_place(ReduceOp::kSum, ElementType::kFloat16, alone);
-  c.divisor = 6;
+  c.operands()->divisor = 6;
   EXPECT_EQ(ExactCodec(c, 0, 2).divisor(), 6);
 }
 
@@ -78,14 +78,14 @@ TEST(ExactCodec, AMeanOfFloat16IsDividedByEachWorkerOfATree) {  // [ETREE-6]
   const uint16_t six = 0x4600, two = 0x4000;
   std::vector<uint16_t> tensor = {six};
   Collective c = in_place(ReduceOp::kSum, ElementType::kFloat16, tensor);
-  c.divisor = 3;
+  c.operands()->divisor = 3;
   const ExactCodec codec(c, 0, 3, true);
   uint16_t sent = 0;
   EXPECT_EQ(codec.source({0, 1}), nullptr);
   ASSERT_EQ(codec.encode({0, 1}, reinterpret_cast<uint8_t*>(&sent)), 2U);
   EXPECT_EQ(sent, two);
   EXPECT_EQ(codec.divisor(), 1);
-  c.divisor = 1;
+  c.operands()->divisor = 1;
   EXPECT_EQ(codec.encode({0, 1}, reinterpret_cast<uint8_t*>(&sent)), 2U);
   EXPECT_EQ(sent, six) << "a sum";
 }
@@ -93,9 +93,9 @@ TEST(ExactCodec, AMeanOfFloat16IsDividedByEachWorkerOfATree) {  // [ETREE-6]
 TEST(ExactCodec, WritesWhatIsAskedFor) {
   std::vector<int32_t> input(100), output(22, -1);
   Collective c = in_place(ReduceOp::kMax, ElementType::kInt32, input);
-  c.output = output.data() + 1;
-  c.output_begin = 40;
-  c.output_end = 60;
+  c.operands()->output.data = output.data() + 1;
+  c.operands()->output.begin = 40;
+  c.operands()->output.end = 60;
   std::vector<int32_t> chunk(30);
   for (const size_t first : {0, 30, 60, 90}) {  // before it and its begin, its end, behind it
     const size_t count = std::min<size_t>(30, 100 - first);
@@ -118,19 +118,19 @@ TEST(ExactCodec, ElementsAreTheTensorsUnlessAResultMayComeBeforeThem) {
   const auto at = [](const int32_t* element) { return reinterpret_cast<const uint8_t*>(element); };
   EXPECT_EQ(source({30, 15}), at(&tensor[30]));
   EXPECT_EQ(source({30, 0}), nullptr);
-  c.output = other.data();
+  c.operands()->output.data = other.data();
   EXPECT_EQ(source({30, 15}), at(&tensor[30]));
-  c.output_begin = 50;
-  c.output_end = 75;
-  c.output = &tensor[50];
+  c.operands()->output.begin = 50;
+  c.operands()->output.end = 75;
+  c.operands()->output.data = &tensor[50];
   EXPECT_EQ(source({30, 15}), at(&tensor[30])) << "a part of the result, where it belongs";
-  c.output = tensor.data();
+  c.operands()->output.data = tensor.data();
   EXPECT_EQ(source({30, 15}), nullptr) << "elements 50 to 75 of the result, where 0 to 25 of the input are";
-  c.output = tensor.data() - 25;
+  c.operands()->output.data = tensor.data() - 25;
   EXPECT_EQ(source({30, 15}), at(&tensor[30])) << "right before it";
-  c.output = tensor.data() + 100;
+  c.operands()->output.data = tensor.data() + 100;
   EXPECT_EQ(source({30, 15}), at(&tensor[30])) << "right behind it";
-  c.inputs = {tensor.data(), other.data()};
+  c.operands()->inputs = {tensor.data(), other.data()};
   EXPECT_EQ(source({30, 15}), nullptr) << "several ranks' have to be added first";
 }
 
@@ -141,8 +141,8 @@ TEST(ExactCodec, TheTargetIsWhereAllOfAResultGoes) {
   const auto at = [](int16_t* element) { return reinterpret_cast<uint8_t*>(element); };
   EXPECT_EQ(target({30, 15}), at(&tensor[30]));
   EXPECT_EQ(target({30, 0}), nullptr);
-  c.output_begin = 40;
-  c.output_end = 60;
+  c.operands()->output.begin = 40;
+  c.operands()->output.end = 60;
   EXPECT_EQ(target({40, 20}), at(&tensor[0]));
   EXPECT_EQ(target({45, 10}), at(&tensor[5]));
   EXPECT_EQ(target({39, 2}), nullptr);
@@ -150,12 +150,12 @@ TEST(ExactCodec, TheTargetIsWhereAllOfAResultGoes) {
   EXPECT_EQ(target({0, 10}), nullptr);
 }
 
-Collective moved(Movement movement, size_t bytes, int root = -1) {
+template <typename Kind>
+Collective moved(Kind kind, size_t bytes) {
   Collective c;
   c.type = ElementType::kUInt8;
-  c.movement = movement;
+  c.kind = std::move(kind);
   c.count = bytes;
-  c.root = root;
   return c;
 }
 
@@ -169,12 +169,10 @@ std::vector<int> sent(const Collective& c, int worker, ElementRange range) {
 TEST(ExactCodec, TheRootOfABroadcastSendsAndTheOthersWant) {  // [MOVED-2]
   const std::vector<uint8_t> tensor = {1, 2, 3, 4, 5};
   std::vector<uint8_t> output(5);
-  Collective c = moved(Movement::kBroadcast, 5, 1);
-  c.input = tensor.data();
+  Collective c = moved(Broadcast{1, tensor.data(), nullptr}, 5);
   EXPECT_EQ(sent(c, 1, {2, 2}), (std::vector<int>{3, 4}));
   EXPECT_FALSE(ExactCodec(c, 1, 3).wants({2, 2}));
-  c.output = output.data();
-  c.output_end = 5;
+  c = moved(Broadcast{1, nullptr, output.data()}, 5);
   EXPECT_EQ(sent(c, 0, {2, 2}), std::vector<int>{});
   EXPECT_TRUE(ExactCodec(c, 0, 3).wants({2, 2}));
   ExactCodec(c, 0, 3).decode(tensor.data() + 2, {2, 2});
@@ -184,15 +182,13 @@ TEST(ExactCodec, TheRootOfABroadcastSendsAndTheOthersWant) {  // [MOVED-2]
 // Pieces of 3: a chunk of 4 has some of two of them, and zeros where another's are.
 TEST(ExactCodec, ABroadcastIsInPlaceAndNothingElseThatMoves) {
   std::vector<uint8_t> tensor(5);
-  Collective c = moved(Movement::kBroadcast, 5, 1);
-  c.input = tensor.data();
+  Collective c = moved(Broadcast{1, tensor.data(), nullptr}, 5);
   EXPECT_EQ(ExactCodec(c, 1, 2).source({1, 3}), &tensor[1]);
   EXPECT_EQ(ExactCodec(c, 0, 2).source({1, 3}), nullptr);
-  c.output = tensor.data();
-  c.output_end = 5;
+  c = moved(Broadcast{1, nullptr, tensor.data()}, 5);
   EXPECT_EQ(ExactCodec(c, 0, 2).target({1, 3}), &tensor[1]);
-  for (const Movement movement : {Movement::kGather, Movement::kScatter}) {
-    c.movement = movement;
+  for (const Collective& other : {moved(Gather{tensor.data(), {}}, 5), moved(Scatter{1, {}, tensor.data()}, 5)}) {
+    c = other;
     EXPECT_EQ(ExactCodec(c, 1, 2).source({1, 3}), nullptr);
     EXPECT_EQ(ExactCodec(c, 1, 2).target({1, 3}), nullptr);
   }
@@ -200,8 +196,7 @@ TEST(ExactCodec, ABroadcastIsInPlaceAndNothingElseThatMoves) {
 
 TEST(ExactCodec, AWorkerGathersItsPieceAmongZeros) {  // [MOVED-3, MOVED-6]
   const std::vector<uint8_t> tensor = {1, 2, 3};
-  Collective c = moved(Movement::kGather, 3);
-  c.input = tensor.data();
+  Collective c = moved(Gather{tensor.data(), {}}, 3);
   EXPECT_EQ(sent(c, 1, {0, 4}), (std::vector<int>{0, 0, 0, 1}));
   EXPECT_EQ(sent(c, 1, {4, 4}), (std::vector<int>{2, 3, 0, 0}));
   EXPECT_EQ(sent(c, 1, {3, 3}), (std::vector<int>{1, 2, 3}));
@@ -209,7 +204,7 @@ TEST(ExactCodec, AWorkerGathersItsPieceAmongZeros) {  // [MOVED-3, MOVED-6]
   EXPECT_FALSE(ExactCodec(c, 1, 3).wants({0, 9}));
 
   std::vector<std::vector<uint8_t>> outputs(3, std::vector<uint8_t>(3));
-  for (auto& output : outputs) c.pieces.push_back({output.data(), 0, 3});
+  for (auto& output : outputs) c.gather()->receive_ranges.push_back({output.data(), 0, 3});
   EXPECT_TRUE(ExactCodec(c, 1, 3).wants({8, 1}));
   EXPECT_FALSE(ExactCodec(c, 1, 3).wants({4, 2})) << "it has that itself";
   EXPECT_EQ(sent(c, 1, {4, 2}), (std::vector<int>{2, 3}));
@@ -223,13 +218,12 @@ TEST(ExactCodec, AWorkerGathersItsPieceAmongZeros) {  // [MOVED-3, MOVED-6]
 
 TEST(ExactCodec, TheRootScattersAndEachTakesItsOwn) {  // [MOVED-4]
   const std::vector<std::vector<uint8_t>> pieces = {{1, 2, 3}, {4, 5, 6}, {7, 8, 9}};
-  Collective c = moved(Movement::kScatter, 3, 0);
   std::vector<uint8_t> output(3);
-  c.output = output.data();
+  Collective c = moved(Scatter{0, {}, output.data()}, 3);
   EXPECT_EQ(sent(c, 2, {0, 9}), std::vector<int>{});
   EXPECT_FALSE(ExactCodec(c, 2, 3).wants({0, 6}));
   EXPECT_TRUE(ExactCodec(c, 2, 3).wants({4, 4}));
-  for (const auto& piece : pieces) c.inputs.push_back(piece.data());
+  for (const auto& piece : pieces) std::get<Scatter>(c.kind).inputs.push_back(piece.data());
   EXPECT_EQ(sent(c, 0, {2, 5}), (std::vector<int>{3, 4, 5, 6, 7}));
   const std::vector<uint8_t> chunk = {6, 7, 8, 9};
   ExactCodec(c, 2, 3).decode(chunk.data(), {5, 4});

@@ -44,7 +44,7 @@ TEST(Task, TheHashCoversWhatRanksMustAgreeAbout) {  // [WIT-8]
   other.tag = 1;
   EXPECT_NE(agreed(other), base);
   other = {};
-  other.divisor = 2;
+  other.operands()->divisor = 2;
   EXPECT_NE(agreed(other), base);
   other = {};
   other.stream = StreamChoice::kShort;

@@ -23,10 +23,10 @@ Collective of(ReduceOp op, ElementType type, const void* in, void* out, size_t c
   Collective c;
   c.op = op;
   c.type = type;
-  c.input = in;
-  c.output = out;
+  c.operands()->input = in;
+  c.operands()->output.data = out;
   c.count = count;
-  c.output_end = count;
+  c.operands()->output.end = count;
   return c;
 }
 
@@ -76,8 +76,8 @@ TEST(IntegerCodec, RoundTripOfEveryPathWithAPartialOutput) {
   for (size_t i = 0; i < x.size(); ++i) x[i] = static_cast<float>(i) / 64.0F;
   for (const ReduceOp op : {ReduceOp::kSum, ReduceOp::kMax, ReduceOp::kMin}) {
     Collective c = of(op, ElementType::kFloat32, x.data(), out.data(), x.size());
-    c.output_begin = 250;  // inside a block, across its end
-    c.output_end = 350;
+    c.operands()->output.begin = 250;  // inside a block, across its end
+    c.operands()->output.end = 350;
     const ChunkPlan plan(c.type, op == ReduceOp::kSum, {0, x.size()}, 4096);
     const IntegerCodec codec(c, plan, 1);
     Superblock superblock;
@@ -170,8 +170,8 @@ std::vector<uint8_t> by_switch(const std::vector<const void*>& inputs, const Col
   size_t n = 0;
   for (size_t i = 0; i < inputs.size(); ++i) {
     Collective one = c;
-    one.inputs.clear();
-    one.input = inputs[i];
+    one.operands()->inputs.clear();
+    one.operands()->input = inputs[i];
     n = encode(IntegerCodec(one, plan, static_cast<int>(inputs.size()) + 3), words.data());
     const auto combine = i == 0 ? kernels.store : how == wire::Operation::kSum ? kernels.add : kernels.max;
     combine(total[0].words, words.data(), n);
@@ -184,9 +184,10 @@ std::vector<uint8_t> by_switch(const std::vector<const void*>& inputs, const Col
 template <typename Encode>
 void expect_the_switch_s_words(const Collective& c, const ChunkPlan& plan, wire::Operation how, const Encode& encode) {
   std::vector<uint8_t> words(4096 * kWordBytes);
-  const size_t n = encode(IntegerCodec(c, plan, static_cast<int>(c.inputs.size()) + 3), words.data());
+  const size_t n = encode(IntegerCodec(c, plan, static_cast<int>(c.operands()->inputs.size()) + 3), words.data());
   words.resize(n * kWordBytes);
-  EXPECT_EQ(words, by_switch(c.inputs, c, plan, how, encode)) << to_string(c.op) << " of " << to_string(c.type);
+  EXPECT_EQ(words, by_switch(c.operands()->inputs, c, plan, how, encode))
+      << to_string(c.op) << " of " << to_string(c.type);
 }
 
 TEST(IntegerCodec, SeveralInputsAreWhatASwitchWouldMakeOfThem) {  // [HOST-2]
@@ -201,7 +202,7 @@ TEST(IntegerCodec, SeveralInputsAreWhatASwitchWouldMakeOfThem) {  // [HOST-2]
         Collective c = of(op, element, nullptr, nullptr, kCount);
         for (auto& tensor : tensors) {
           for (uint64_t& bits : tensor) bits = random();
-          c.inputs.push_back(tensor.data());
+          c.operands()->inputs.push_back(tensor.data());
         }
         const bool with_exponents = op == ReduceOp::kSum && is_floating(element);
         const ChunkPlan plan(element, with_exponents, {0, kCount}, 4096);

@@ -12,6 +12,7 @@
 #include "client/switch_entry.h"
 #include "client/switches.h"
 #include "store/map_store.h"
+#include "transport/decorator.h"
 #include "transport/udp.h"
 
 namespace switchml {
@@ -21,7 +22,7 @@ constexpr size_t kHeader = wire::kHeaderBytes;
 constexpr size_t kLongestHeader = wire::kExactHeaderBytes;
 
 /// A link to the switch that carries only so much each way, and loses frames that it could carry.
-class NarrowLink : public Transport {
+class NarrowLink : public TransportDecorator {
  public:
   struct Path {
     size_t up = SIZE_MAX;  // bytes of the largest frame
@@ -29,17 +30,13 @@ class NarrowLink : public Transport {
     int losses = 0;               // so many of each length with words, each way, are lost before one passes
     bool fragments_pass = false;  // as long as they are allowed, any size does
   };
-  NarrowLink(std::unique_ptr<Transport> below, const Path& path) : below_(std::move(below)), path_(path) {}
+  NarrowLink(std::unique_ptr<Transport> below, const Path& path)
+      : TransportDecorator(*below), below_(std::move(below)), path_(path) {}
 
-  const char* name() const override { return "narrow"; }
-  TransportLimits limits() const override { return below_->limits(); }
-  Endpoint local() const override { return below_->local(); }
-  size_t path_frame_bytes(const Endpoint& to) const override { return below_->path_frame_bytes(to); }
   void allow_fragments(bool allowed) override {
     fragments_ = allowed;
     ++changes;
   }
-  uint8_t* allocate(size_t bytes) override { return below_->allocate(bytes); }
   size_t send(const TxFrame* frames, size_t count) override {
     for (size_t i = 1; i < count; ++i) EXPECT_GT(frames[i].size, frames[i - 1].size) << "they could go as one";
     for (size_t i = 0; i < count; ++i) {
@@ -49,7 +46,6 @@ class NarrowLink : public Transport {
     }
     return count;
   }
-  size_t multicast(const uint8_t*, uint32_t, const Endpoint* const*, size_t) override { return 0; }
   size_t receive(RxFrame* frames, size_t count) override {
     const size_t got = below_->receive(frames, count);
     size_t kept = 0;
@@ -59,10 +55,6 @@ class NarrowLink : public Transport {
     if (got != 0 && kept == 0) below_->release();
     return kept;
   }
-  void release() override { below_->release(); }
-  void wait(Duration timeout) override { below_->wait(timeout); }
-  void wake() override { below_->wake(); }
-  std::string take_error() override { return below_->take_error(); }
 
   bool fragments() const { return fragments_; }
   int changes = 0;

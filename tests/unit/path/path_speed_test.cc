@@ -13,6 +13,7 @@
 #include "client/switches.h"
 #include "path/path_check.h"
 #include "store/map_store.h"
+#include "transport/decorator.h"
 
 namespace switchml {
 namespace {
@@ -88,22 +89,16 @@ TEST(SlotsFor, NoMoreThanASocketQueues) {  // [RATE-5]
 // ---- from packets ----
 
 /// A link to the switch that is long and slow: results come so much later, and one after the other.
-class LongLink : public Transport {
+class LongLink : public TransportDecorator {
  public:
   struct Path {
     Duration delay{};
     Duration each{};  // of a frame with words
     int losses = 0;   // so many frames with words are lost on their way back
   };
-  LongLink(std::unique_ptr<Transport> below, const Path& path) : below_(std::move(below)), path_(path) {}
+  LongLink(std::unique_ptr<Transport> below, const Path& path)
+      : TransportDecorator(*below), below_(std::move(below)), path_(path) {}
 
-  const char* name() const override { return "long"; }
-  TransportLimits limits() const override { return below_->limits(); }
-  Endpoint local() const override { return below_->local(); }
-  size_t path_frame_bytes(const Endpoint& to) const override { return below_->path_frame_bytes(to); }
-  uint8_t* allocate(size_t bytes) override { return below_->allocate(bytes); }
-  size_t send(const TxFrame* frames, size_t count) override { return below_->send(frames, count); }
-  size_t multicast(const uint8_t*, uint32_t, const Endpoint* const*, size_t) override { return 0; }
   size_t receive(RxFrame* frames, size_t count) override {
     fetch();
     size_t lent = 0;
@@ -121,8 +116,6 @@ class LongLink : public Transport {
     const Duration until = late_.empty() ? timeout : std::min(timeout, late_.front().due - monotonic_now());
     if (until > Duration(0)) below_->wait(until);
   }
-  void wake() override { below_->wake(); }
-  std::string take_error() override { return below_->take_error(); }
 
  private:
   struct Late {

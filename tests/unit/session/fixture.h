@@ -36,10 +36,10 @@ template <typename T>
 Collective in_place(std::vector<T>* values, ElementType type) {
   Collective collective;
   collective.type = type;
-  collective.input = values->data();
-  collective.output = values->data();
+  collective.operands()->input = values->data();
+  collective.operands()->output.data = values->data();
   collective.count = values->size();
-  collective.output_end = values->size();
+  collective.operands()->output.end = values->size();
   return collective;
 }
 

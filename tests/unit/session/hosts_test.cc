@@ -62,7 +62,7 @@ class Cluster {
     std::vector<std::future<Status>> pending;
     for (size_t rank = 0; rank < values->size(); ++rank) {
       Collective call = in_place(&(*values)[rank], ElementType::kFloat32);
-      call.divisor = divisor;
+      call.operands()->divisor = divisor;
       pending.push_back(submit(*sessions[rank], std::move(call)));
     }
     for (auto& one : pending) {
@@ -272,25 +272,20 @@ Bytes bytes_of(size_t rank, size_t count) {
   return bytes;
 }
 
-Collective movement_of(Movement movement, size_t count, int root = -1) {
+template <typename Kind>
+Collective movement_of(Kind kind, size_t count) {
   Collective call;
-  call.movement = movement;
+  call.kind = std::move(kind);
   call.type = ElementType::kUInt8;
   call.title = "moved";
   call.count = count;
-  call.root = root;
   return call;
 }
 
 Collective broadcast_of(Bytes* tensor, int rank, int root) {
-  Collective call = movement_of(Movement::kBroadcast, tensor->size(), root);
-  if (rank == root) {
-    call.input = tensor->data();
-  } else {
-    call.output = tensor->data();
-    call.output_end = call.count;
-  }
-  return call;
+  const bool is_root = rank == root;
+  return movement_of(Broadcast{root, is_root ? tensor->data() : nullptr, is_root ? nullptr : tensor->data()},
+                     tensor->size());
 }
 
 void expect_all_ok(std::vector<std::future<Status>>* pending) {
@@ -317,14 +312,13 @@ void expect_gathered(Cluster& cluster, size_t count, int all_to) {
   std::vector<std::vector<Bytes>> got(ranks, std::vector<Bytes>(ranks, Bytes(count)));
   std::vector<std::future<Status>> pending;
   for (size_t rank = 0; rank < ranks; ++rank) {
-    Collective call = movement_of(Movement::kGather, count);
-    call.input = inputs[rank].data();
+    Gather call{inputs[rank].data(), {}};
     const bool wants = all_to < 0 || all_to == static_cast<int>(rank);
     for (Bytes& one : got[rank]) {
-      if (wants) call.pieces.push_back({one.data(), 0, count});
+      if (wants) call.receive_ranges.push_back({one.data(), 0, count});
     }
     if (!wants) got[rank] = inputs;
-    pending.push_back(submit(cluster[rank], std::move(call)));
+    pending.push_back(submit(cluster[rank], movement_of(call, count)));
   }
   expect_all_ok(&pending);
   for (size_t rank = 0; rank < ranks; ++rank) EXPECT_TRUE(got[rank] == inputs) << count << " bytes, rank " << rank;
@@ -340,13 +334,11 @@ void expect_broadcast_and_scattered(Cluster& cluster, size_t count, int root) {
   for (size_t rank = 0; rank < ranks; ++rank) {
     const bool is_root = static_cast<int>(rank) == root;
     pending.push_back(submit(cluster[rank], broadcast_of(&got[rank], static_cast<int>(rank), root)));
-    Collective call = movement_of(Movement::kScatter, count, root);
+    Scatter call{root, {}, own[rank].data()};
     for (const Bytes& piece : pieces) {
       if (is_root) call.inputs.push_back(piece.data());
     }
-    call.output = own[rank].data();
-    call.output_end = count;
-    pending.push_back(submit(cluster[rank], std::move(call)));
+    pending.push_back(submit(cluster[rank], movement_of(call, count)));
   }
   expect_all_ok(&pending);
   EXPECT_EQ(got, std::vector<Bytes>(ranks, wanted)) << count << " bytes from rank " << root;
@@ -396,10 +388,10 @@ TEST(Hosts, AHostGetsThePartThatItsRanksWant) {
     for (size_t rank = 0; rank < 4; ++rank) {
       for (size_t i = 0; i < 4 * kPart; ++i) values[rank][i] = static_cast<float>(i % 1000 + rank);
       Collective call = in_place(&values[rank], ElementType::kFloat32);
-      call.output = parts[rank].data();
-      call.output_begin = rank * kPart;
-      call.output_end = (rank + 1) * kPart;
-      call.ends = {kPart, 2 * kPart, 3 * kPart, 4 * kPart};
+      call.operands()->output.data = parts[rank].data();
+      call.operands()->output.begin = rank * kPart;
+      call.operands()->output.end = (rank + 1) * kPart;
+      call.kind = ReduceScatter{*call.operands(), {kPart, 2 * kPart, 3 * kPart, 4 * kPart}};
       pending.push_back(submit(cluster[rank], std::move(call)));
     }
     expect_all_ok(&pending);

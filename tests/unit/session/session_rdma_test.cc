@@ -49,8 +49,8 @@ TEST(SessionOverRdma, TensorsOfItsArenaAreSentAndReceivedInPlace) {  // [RDMA-6,
       for (size_t i = 0; i < kCount; ++i) tensor[i] = static_cast<float>(i % 1000 + static_cast<size_t>(rank));
       Collective sum;
       sum.title = "all_reduce";
-      sum.count = sum.output_end = kCount;
-      sum.input = sum.output = tensor;
+      sum.count = sum.operands()->output.end = kCount;
+      sum.operands()->input = sum.operands()->output.data = tensor;
       const Status status = submit(*session.value(), std::move(sum), seconds(60)).get();
       ASSERT_TRUE(status.ok()) << status.to_string();
       for (size_t i = 0; i < kCount; ++i) {

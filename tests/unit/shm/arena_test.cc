@@ -293,7 +293,7 @@ class Calls {
   Collective call(const void* given) const {
     Collective result;
     result.type = ElementType::kInt32;
-    result.input = given;
+    result.operands()->input = given;
     result.count = count_;
     return result;
   }
@@ -303,8 +303,8 @@ class Calls {
     const Tensor given = input(rank, count_);
     const Tensor taken = random_() % 2 == 0 ? given : tensor(rank, count_);
     Collective result = call(given.data());
-    result.output = taken.data();
-    result.output_end = count_;
+    result.operands()->output.data = taken.data();
+    result.operands()->output.end = count_;
     expected_.emplace_back(taken, values(sum_of_firsts(), 0, count_, host_.ranks()));
     return result;
   }
@@ -315,9 +315,9 @@ class Calls {
     const bool in_place = random_() % 2 == 0;
     const Tensor taken = tensor(rank, end - begin);
     Collective result = call(given.data());
-    result.output = in_place ? given.data() + begin : taken.data();
-    result.output_begin = begin;
-    result.output_end = end;
+    result.operands()->output.data = in_place ? given.data() + begin : taken.data();
+    result.operands()->output.begin = begin;
+    result.operands()->output.end = end;
     const Values mine = values(sum_of_firsts(), begin, end, host_.ranks());
     if (!in_place) {
       expected_.emplace_back(taken, mine);
@@ -328,23 +328,19 @@ class Calls {
     }
     return result;
   }
-  Collective moved(Movement movement, const void* given, size_t count) const {
-    Collective result = call(given);
-    result.movement = movement;
+  template <typename Kind>
+  Collective moved(Kind kind) const {
+    Collective result;
+    result.kind = std::move(kind);
     result.type = ElementType::kUInt8;
-    result.count = count * sizeof(int32_t);
-    result.root = root_;
+    result.count = count_ * sizeof(int32_t);
     return result;
   }
   Collective broadcast(int rank) {
     const Tensor mine = input(rank, count_);
-    Collective result = moved(Movement::kBroadcast, rank == root_ ? mine.data() : nullptr, count_);
-    if (rank != root_) {
-      result.output = mine.data();
-      result.output_end = result.count;
-    }
     expected_.emplace_back(mine, values(begin_ + root_, 0, count_));
-    return result;
+    const bool is_root = rank == root_;
+    return moved(Broadcast{root_, is_root ? mine.data() : nullptr, is_root ? nullptr : mine.data()});
   }
   Collective gather(int rank) {
     const auto ranks = static_cast<size_t>(host_.ranks());
@@ -353,32 +349,33 @@ class Calls {
     const Tensor given = input(rank, count_);
     int32_t* const own = all.data() + static_cast<size_t>(rank) * count_;
     std::copy_n(given.data(), count_, own);
-    Collective result = moved(Movement::kGather, in_place ? own : given.data(), count_);
+    Gather gathered;
+    gathered.input = in_place ? own : given.data();
     Values expected;
     for (size_t i = 0; i < ranks; ++i) {
-      result.pieces.push_back({all.data() + i * count_, 0, result.count});
+      gathered.receive_ranges.push_back({all.data() + i * count_, 0, count_ * sizeof(int32_t)});
       const Values piece = values(begin_ + static_cast<int>(i), 0, count_);
       expected.insert(expected.end(), piece.begin(), piece.end());
     }
     if (random_() % 4 == 0) {
-      result.pieces.clear();  // it wants no result
+      gathered.receive_ranges.clear();  // it wants no result
     } else {
       expected_.emplace_back(all, expected);
     }
-    return result;
+    return moved(gathered);
   }
   Collective scatter(int rank) {
-    Collective result = moved(Movement::kScatter, nullptr, count_);
+    Scatter scattered;
+    scattered.root = root_;
     if (rank == root_) {
       const Tensor all = input(rank, count_ * static_cast<size_t>(host_.ranks()));
-      for (int i = 0; i < host_.ranks(); ++i) result.inputs.push_back(all.data() + static_cast<size_t>(i) * count_);
+      for (int i = 0; i < host_.ranks(); ++i) scattered.inputs.push_back(all.data() + static_cast<size_t>(i) * count_);
     }
     const Tensor taken = tensor(rank, count_);
-    result.output = taken.data();
-    result.output_end = result.count;
+    scattered.output = taken.data();
     const size_t begin = static_cast<size_t>(rank) * count_;
     expected_.emplace_back(taken, values(begin_ + root_, begin, begin + count_));
-    return result;
+    return moved(scattered);
   }
 
   Host& host_;
@@ -413,8 +410,8 @@ TEST_P(SharedTensors, AreReadAndWrittenWhereTheyAre) {
 Collective sum_of(const Tensor& tensor, size_t count) {
   Collective result;
   result.type = ElementType::kInt32;
-  result.input = result.output = tensor.data();
-  result.count = result.output_end = count;
+  result.operands()->input = result.operands()->output.data = tensor.data();
+  result.count = result.operands()->output.end = count;
   return result;
 }
 

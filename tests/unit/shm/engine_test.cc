@@ -9,19 +9,12 @@
 
 #include "base/fnv.h"
 #include "child.h"
-#include "engine/cluster.h"
-#include "engine/in_place.h"
 #include "integers.h"
 #include "shm/local_rank.h"
-#include "words_path.h"
 
 namespace switchml::shm {
 namespace {
 
-using switchml::testing::Cluster;
-using switchml::testing::ClusterOptions;
-using switchml::testing::in_place;
-using testing::Bytes;
 using testing::Child;
 using ::testing::HasSubstr;
 using testing::Ints;
@@ -31,7 +24,7 @@ using testing::sum_of;
 /// Engines of all ranks over one segment.
 class Group {
  public:
-  explicit Group(const BoardShape& shape, LocalRank::LatencyTimer line_timer = &time_to_read) : shape_(shape) {
+  explicit Group(const BoardShape& shape, LatencyTimer line_timer = &time_to_read) : shape_(shape) {
     auto segment = Segment::create(shape.bytes());
     EXPECT_TRUE(segment.ok());
     segment_ = std::make_shared<Segment>(std::move(segment.value()));
@@ -99,64 +92,6 @@ TEST(MemoryEngine, TimesALineForEachChunk) {
 
 // ---- results ----
 
-TEST(MemoryEngine, ReducesAQueueOfTensors) {
-  for (const int ranks : {1, 2, 4}) {
-    Group group(shape_for(ranks));
-    constexpr int kQueued = 12;
-    std::vector<std::vector<Ints>> tensors(static_cast<size_t>(ranks));
-    std::vector<std::future<Status>> outcomes;
-    for (int rank = 0; rank < ranks; ++rank) {
-      auto& mine = tensors[static_cast<size_t>(rank)];
-      for (int i = 0; i < kQueued; ++i) mine.emplace_back(static_cast<size_t>(i) * 20011, rank + i);
-      for (Ints& tensor : mine) outcomes.push_back(group.submit(rank, sum_of(tensor)));
-    }
-    expect_all_ok(outcomes);
-    for (const auto& mine : tensors) {
-      for (int i = 0; i < kQueued; ++i) {
-        const int32_t sum = ranks * (ranks - 1) / 2 + i * ranks;
-        ASSERT_EQ(mine[static_cast<size_t>(i)], Ints(static_cast<size_t>(i) * 20011, sum));
-      }
-    }
-    EXPECT_TRUE(group.engine(0).status().ok());
-    EXPECT_EQ(group.told(0, false), 0);
-  }
-}
-
-TEST(MemoryEngine, HasTheBitsOfAnEngineWithASwitchExceptForSumsOfFloats) {
-  constexpr int kRanks = 3;
-  testing::Random random(51);
-  Group group(shape_for(kRanks));
-  ClusterOptions options;
-  options.workers = kRanks;
-  for (const ElementType type : {ElementType::kInt8, ElementType::kInt64, ElementType::kFloat32}) {
-    for (const size_t n : {size_t{1}, size_t{255}, size_t{257}, size_t{4099}, size_t{70001}}) {
-      for (const ReduceOp op : {ReduceOp::kSum, ReduceOp::kMax}) {
-        if (!integer_can(op, type) || (op == ReduceOp::kSum && is_floating(type))) continue;
-        const auto inputs = testing::random_tensors(type, kRanks, n, 0, random);
-        auto by_switch = inputs;
-        auto in_memory = inputs;
-        Cluster cluster(options);
-        std::vector<std::future<Status>> outcomes;
-        for (int rank = 0; rank < kRanks; ++rank) {
-          for (auto* tensors : {&by_switch, &in_memory}) {
-            Collective c = in_place(op, type, (*tensors)[static_cast<size_t>(rank)]);
-            c.count = c.output_end = n;
-            if (tensors == &in_memory) outcomes.push_back(group.submit(rank, c));
-            if (tensors == &by_switch) cluster.submit(rank, c);
-          }
-        }
-        expect_all_ok(outcomes);
-        ASSERT_TRUE(cluster.run());
-        ASSERT_TRUE(cluster.failures.empty());
-        for (size_t rank = 0; rank < kRanks; ++rank) {
-          ASSERT_EQ(testing::difference(type, by_switch[0].data(), in_memory[rank].data(), n), "")
-              << to_string(op) << ", " << to_string(type) << ", " << n << " elements, rank " << rank;
-        }
-      }
-    }
-  }
-}
-
 TEST(MemoryEngine, SaysWhatItIs) {
   Group group({2, 4, 1024});
   EXPECT_EQ(group.engine(0).memory_bytes(), group.shape().bytes());
@@ -187,17 +122,6 @@ TEST(MemoryEngine, AnAbortEndsWhatWaits) {
   EXPECT_EQ(group.engine(0).status().code(), Code::kAborted);
   EXPECT_TRUE(group.engine(1).status().ok());
   EXPECT_EQ(group.told(0, true), 1);
-}
-
-TEST(MemoryEngine, FailsWithTheReasonThatItIsGiven) {
-  Group group(shape_for(2));
-  Ints tensor(10, 1);
-  auto waiting = group.submit(1, sum_of(tensor));
-  group.engine(1).fail(Status(Code::kUnavailable, "rank 0 is dead"));
-  const Status status = outcome_of(waiting);
-  EXPECT_EQ(status.code(), Code::kUnavailable);
-  EXPECT_EQ(status.message(), "rank 0 is dead");
-  EXPECT_EQ(group.engine(1).status().message(), "rank 0 is dead");
 }
 
 TEST(MemoryEngine, AnEngineThatEndsIsMissedByTheOthers) {
@@ -362,14 +286,6 @@ TEST(MemoryEngine, ACallerDoesTheWorkOfWhatItCalls) {
     EXPECT_EQ(tensors[0], Ints(count, 3));
     EXPECT_TRUE(outcome_of(end_of_other).ok());
   }
-}
-
-TEST(MemoryEngine, ADisagreementIsToldToAll) {
-  Group group(shape_for(2));
-  Ints tensors[2] = {Ints(10, 1), Ints(11, 1)};
-  std::vector<std::future<Status>> outcomes;
-  for (int rank = 0; rank < 2; ++rank) outcomes.push_back(group.submit(rank, sum_of(tensors[rank])));
-  for (auto& outcome : outcomes) EXPECT_EQ(outcome_of(outcome).code(), Code::kMismatch);
 }
 
 // ---- processes ----

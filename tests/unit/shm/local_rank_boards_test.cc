@@ -13,7 +13,7 @@ using ::testing::HasSubstr;
 using testing::Ints;
 using testing::kLong;
 using testing::kSoon;
-using testing::Outcome;
+using testing::Outcomes;
 using testing::sum_of;
 using testing::Team;
 
@@ -21,7 +21,7 @@ using testing::Team;
 struct Boards {
   explicit Boards(int ranks) : long_board({ranks, 4, 64}), short_board({ranks, 2, 64}) {}
   /// A long collective, as an engine submits it.
-  Outcome submit_long(int rank, Ints& tensor) {
+  Outcomes submit_long(int rank, Ints& tensor) {
     short_board.local_rank(rank).announce(sum_of(tensor));
     return long_board.submit(rank, sum_of(tensor));
   }
@@ -33,7 +33,7 @@ TEST(LocalRankOnTwoBoards, AShortCollectiveEndsBeforeALongOneThatWasCalledBefore
   Boards boards(3);
   std::vector<Ints> large(3, Ints(1000, 1));
   std::vector<Ints> small(3, Ints(16, 2));
-  std::vector<Outcome> ends;
+  std::vector<Outcomes> ends;
   for (int rank = 0; rank < 3; ++rank) {
     const auto r = static_cast<size_t>(rank);
     ends.push_back(boards.submit_long(rank, large[r]));
@@ -41,7 +41,7 @@ TEST(LocalRankOnTwoBoards, AShortCollectiveEndsBeforeALongOneThatWasCalledBefore
   }
   EXPECT_TRUE(boards.short_board.run()) << "though nobody has stepped the long board";
   EXPECT_EQ(small, std::vector<Ints>(3, Ints(16, 6)));
-  for (const Outcome& end : ends) EXPECT_TRUE(end->empty());
+  for (const Outcomes& end : ends) EXPECT_TRUE(end->empty());
   EXPECT_TRUE(boards.long_board.run());
   EXPECT_EQ(large, std::vector<Ints>(3, Ints(1000, 3)));
 }
@@ -51,7 +51,7 @@ TEST(LocalRankOnTwoBoards, AnAnnouncementMeetsAShortCollective) {
   Ints large(1000, 1);
   Ints small(16, 2);
   boards.submit_long(0, large);
-  const Outcome end = boards.short_board.submit(1, sum_of(small));
+  const Outcomes end = boards.short_board.submit(1, sum_of(small));
   for (int i = 0; i < 10; ++i) {
     for (const int rank : {0, 1}) boards.short_board.step(rank);
   }
@@ -92,7 +92,7 @@ TEST(LocalRankOnTwoBoards, AnAnnouncementHasNoDeadlineThoughWhatIsBehindItHas) {
   Collective called = sum_of(small);
   called.deadline = boards.short_board.now + seconds(5);
   boards.short_board.local_rank(0).announce(announced);
-  const Outcome end = boards.short_board.submit(0, called);
+  const Outcomes end = boards.short_board.submit(0, called);
   boards.short_board.step(0);
   EXPECT_EQ(boards.short_board.local_rank(0).next_wakeup(), called.deadline);
   boards.short_board.now += seconds(4);
@@ -139,9 +139,9 @@ TEST(LocalRankOnTwoBoards, ALongStepEndsWhereAShortCollectiveComes) {
   Boards boards(1);
   Ints large(16 * 20, 1);
   Ints small(16, 2);
-  const Outcome end = boards.submit_long(0, large);
+  const Outcomes end = boards.submit_long(0, large);
   LocalRank& local_rank = boards.long_board.local_rank(0);
-  local_rank.let_overtake(boards.short_board.local_rank(0));
+  local_rank.yield_to(boards.short_board.local_rank(0));
   boards.short_board.submit(0, sum_of(small));
   EXPECT_TRUE(boards.long_board.step(0));
   EXPECT_LE(boards.long_board.board().published(), 1U) << "one round";

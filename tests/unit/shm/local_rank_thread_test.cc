@@ -231,19 +231,6 @@ TEST(CallerTurn, MayBeOfAnyThread) {
   }
 }
 
-TEST(CallerTurn, KeepsDeadlines) {
-  Team team({2, 2, 64});
-  ThreadedRank rank(team, 0);
-  Ints tensor{1};
-  Collective c = sum_of(tensor);
-  c.deadline = monotonic_now() + milliseconds(60);
-  const auto turn = rank.turn();
-  auto end = rank.submit(c);
-  work_until_ready(*turn, end);
-  EXPECT_EQ(end.get().code(), Code::kTimeout);
-  EXPECT_GE(monotonic_now(), c.deadline);
-}
-
 TEST(CallerTurn, IsEndedByAFailureThatAnotherThreadAsksFor) {
   Team team({2, 2, 64});
   ThreadedRank rank(team, 0);

@@ -26,27 +26,6 @@ std::vector<std::pair<size_t, uint64_t>> match_numbers(const std::vector<Matchin
 }
 using MatchNumbers = std::vector<std::pair<size_t, uint64_t>>;
 
-TEST(Matching, KeepsTheOrderOfASourceAndATag) {
-  Matching matching;
-  for (const uint64_t ticket : {1, 2, 3}) matching.arrive(arrival_of(1, 0, ticket));
-  for (const size_t number : {1, 2}) matching.want(wanted_from(1, 0, number));
-  EXPECT_EQ(match_numbers(matching.fit(kBehindAll)), (MatchNumbers{{1, 1}, {2, 2}}));
-  matching.want(wanted_from(1, 0, 3));
-  EXPECT_EQ(match_numbers(matching.fit(kBehindAll)), (MatchNumbers{{3, 3}}));
-  EXPECT_TRUE(matching.fit(kBehindAll).empty());
-}
-
-TEST(Matching, KnowsNoOrderBetweenTagsAndSources) {
-  Matching matching;
-  matching.arrive(arrival_of(1, 7, 1));
-  matching.arrive(arrival_of(2, 7, 2));
-  matching.arrive(arrival_of(1, 8, 3));
-  matching.want(wanted_from(1, 8, 1));
-  matching.want(wanted_from(2, 7, 2));
-  EXPECT_EQ(match_numbers(matching.fit(kBehindAll)), (MatchNumbers{{2, 2}, {1, 3}}));
-  EXPECT_FALSE(matching.take_for(2, 7));
-}
-
 TEST(Matching, GivesAReceiveFromAnyRankTheEarliest) {
   Matching matching;
   for (const auto& [source, ticket] : {std::pair{1, 5}, {2, 3}, {3, 4}}) {

@@ -69,11 +69,12 @@ class Movers {
 };
 
 Collective gathering(const Buffer& mine, std::vector<Buffer>* all) {
+  Gather gather;
+  gather.input = mine.data();
+  for (Buffer& one : *all) gather.receive_ranges.push_back({one.data(), 0, mine.size()});
   Collective call;
-  call.movement = Movement::kGather;
-  call.input = mine.data();
   call.count = mine.size();
-  for (Buffer& one : *all) call.pieces.push_back({one.data(), 0, call.count});
+  call.kind = gather;
   return call;
 }
 
@@ -100,13 +101,9 @@ TEST_P(Moves, ABroadcastGivesEveryRankTheRootsBytes) {
       const Buffer wanted = got[static_cast<size_t>(root)];
       for (int rank = 0; rank < movers.ranks(); ++rank) {
         Collective call;
-        call.movement = Movement::kBroadcast;
-        call.root = root;
         call.count = count;
-        Buffer& mine = got[static_cast<size_t>(rank)];
-        if (rank == root) call.input = mine.data();
-        if (rank != root) call.output = mine.data();
-        call.output_end = rank != root ? count : 0;
+        void* const mine = got[static_cast<size_t>(rank)].data();
+        call.kind = Broadcast{root, rank == root ? mine : nullptr, rank == root ? nullptr : mine};
         movers.call(rank, std::move(call));
       }
       movers.expect_all_ok();
@@ -168,14 +165,13 @@ TEST_P(Moves, AScatterGivesEachRankItsOwnOfTheRoots) {
       std::vector<Buffer> pieces, got(ranks, Buffer(count));
       for (size_t rank = 0; rank < ranks; ++rank) pieces.push_back(bytes_of(static_cast<int>(rank), count));
       for (size_t rank = 0; rank < ranks; ++rank) {
-        Collective call;
-        call.movement = Movement::kScatter;
-        call.root = static_cast<int>(root);
-        call.count = call.output_end = count;
-        call.output = got[rank].data();
+        Scatter scatter{static_cast<int>(root), {}, got[rank].data()};
         for (const Buffer& piece : pieces) {
-          if (rank == root) call.inputs.push_back(piece.data());
+          if (rank == root) scatter.inputs.push_back(piece.data());
         }
+        Collective call;
+        call.count = count;
+        call.kind = scatter;
         movers.call(static_cast<int>(rank), std::move(call));
       }
       movers.expect_all_ok();
@@ -190,25 +186,27 @@ using Sizes = std::vector<std::vector<size_t>>;
 /// What rank `rank` calls, which says `said` of itself; others learn from that what to expect.
 Collective exchange(const Sizes& sizes, size_t rank, const std::vector<size_t>& said, const Buffer& input,
                     std::vector<Buffer>* got) {
-  Collective call;
-  call.movement = Movement::kGather;
+  Exchange call;
   call.input = input.data();
-  call.input_end = input.size();
-  call.numbers.assign(said.begin(), said.end());
-  call.arrange = [&sizes, rank, got](const std::vector<uint64_t>& of_all, Collective* part) {
+  call.send_count = input.size();
+  call.sizes.assign(said.begin(), said.end());
+  call.on_sizes_known = [&sizes, rank, got](const std::vector<uint64_t>& of_all) -> Result<ExchangePlan> {
     const size_t ranks = sizes.size();
+    ExchangePlan plan;
     for (size_t from = 0; from < ranks; ++from) {
       const auto begin = of_all.begin() + static_cast<std::ptrdiff_t>(from * ranks);
       if (!std::equal(sizes[from].begin(), sizes[from].end(), begin)) return Status(Code::kMismatch, "they differ");
       const auto before = [&](size_t to) {
         return static_cast<size_t>(std::accumulate(begin, begin + static_cast<std::ptrdiff_t>(to), uint64_t{0}));
       };
-      part->pieces.push_back({(*got)[from].data(), before(rank), before(rank + 1)});
-      part->count = std::max(part->count, before(ranks));
+      plan.receive_ranges.push_back({(*got)[from].data(), before(rank), before(rank + 1)});
+      plan.count = std::max(plan.count, before(ranks));
     }
-    return Status();
+    return plan;
   };
-  return call;
+  Collective collective;
+  collective.kind = call;
+  return collective;
 }
 
 TEST_P(Moves, AnExchangeOfUnlikePartsIsArrangedFirst) {
@@ -246,21 +244,6 @@ TEST_P(Moves, AnExchangeOfUnlikePartsIsArrangedFirst) {
   }
 }
 
-TEST_P(Moves, InAnExchangeARankMayHaveNothing) {
-  Movers movers(GetParam());
-  const auto ranks = static_cast<size_t>(movers.ranks());
-  const Buffer much = bytes_of(0, 5 * GetParam().chunk_bytes), none;
-  Sizes sizes(ranks, std::vector<size_t>(ranks));
-  sizes[0].back() = much.size();
-  std::vector<std::vector<Buffer>> got(ranks, std::vector<Buffer>(ranks));
-  got.back()[0].resize(much.size());
-  for (size_t rank = 0; rank < ranks; ++rank) {
-    movers.call(static_cast<int>(rank), exchange(sizes, rank, sizes[rank], rank == 0 ? much : none, &got[rank]));
-  }
-  movers.expect_all_ok();
-  EXPECT_TRUE(got.back()[0] == much);
-}
-
 TEST_P(Moves, AnExchangeThatCannotBeIsTheEndOfThatCallAlone) {
   Movers movers(GetParam());
   const auto ranks = static_cast<size_t>(movers.ranks());
@@ -292,21 +275,23 @@ TEST(Movement, RanksThatMoveDifferentlyAreTold) {
   different([&](std::vector<Buffer>* got) { return gathering(longer, got); });
   different([&](std::vector<Buffer>* got) {
     Collective call = gathering(input, got);
-    call.movement = Movement::kBroadcast;
-    call.root = 1;
+    call.kind = Broadcast{1, input.data(), nullptr};
     return call;
   });
   different([&](std::vector<Buffer>* got) {  // a sum of as many bytes
     Collective call;
-    call.input = input.data();
-    call.output = got->front().data();
-    call.count = call.output_end = input.size();
+    call.count = input.size();
+    call.operands()->input = input.data();
+    call.operands()->output = {got->front().data(), 0, input.size()};
     return call;
   });
   different([&](std::vector<Buffer>* got) {
     Collective call = gathering(input, got);
-    call.numbers = {1, 2};
-    call.arrange = [](const std::vector<uint64_t>&, Collective*) { return Status(); };
+    Exchange exchanged;
+    static_cast<Gather&>(exchanged) = *call.gather();
+    exchanged.sizes = {1, 2};
+    exchanged.on_sizes_known = [](const std::vector<uint64_t>&) { return ExchangePlan(); };
+    call.kind = exchanged;
     return call;
   });
 }

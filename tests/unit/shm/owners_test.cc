@@ -21,7 +21,7 @@ using ::testing::HasSubstr;
 using testing::Ints;
 using testing::kLong;
 using testing::kSoon;
-using testing::Outcome;
+using testing::Outcomes;
 
 ChunkCall agreed_call(size_t elements, uint64_t agreed = 77) {
   ChunkCall call;
@@ -129,10 +129,10 @@ class FakeUplink final : public Engine {
   void finish(size_t i, const Status& status = {}) {
     const Collective chunk = std::move(chunks[i]);
     chunks.erase(chunks.begin() + static_cast<std::ptrdiff_t>(i));
-    auto* out = static_cast<int32_t*>(chunk.output);
+    auto* out = static_cast<int32_t*>(chunk.operands()->output.data);
     for (size_t e = 0; status.ok() && e < chunk.count; ++e) {
       out[e] = theirs;
-      for (const void* input : chunk.inputs) out[e] += static_cast<const int32_t*>(input)[e];
+      for (const void* input : chunk.operands()->inputs) out[e] += static_cast<const int32_t*>(input)[e];
     }
     chunk.done(status);
   }
@@ -158,26 +158,26 @@ class Host {
     }
     for (int rank = 0; rank < ranks; ++rank) {
       const auto r = static_cast<size_t>(rank);
-      HostUplink uplink{rank < owners ? &uplinks[r] : nullptr, payload, exact, Places(names, 1)};
+      HostUplink uplink{rank < owners ? &uplinks[r] : nullptr, payload, exact, HostMap(names, 1)};
       local_ranks.push_back(std::make_unique<LocalRank>(
           memory_.board(), rank, [this, r](const Status& status) { failures[r].push_back(status); }, uplink));
     }
   }
-  Outcome submit(size_t rank, Collective collective) {
+  Outcomes submit(size_t rank, Collective collective) {
     outcomes_.push_back(testing::record_into(&collective));
     local_ranks[rank]->submit(std::move(collective));
     return outcomes_.back();
   }
   /// A sum of every rank.
-  std::vector<Outcome> submit_all(std::vector<Ints>& tensors) {
-    std::vector<Outcome> outcomes;
+  std::vector<Outcomes> submit_all(std::vector<Ints>& tensors) {
+    std::vector<Outcomes> outcomes;
     for (size_t rank = 0; rank < tensors.size(); ++rank) {
       outcomes.push_back(submit(rank, in_place(ReduceOp::kSum, ElementType::kInt32, tensors[rank])));
     }
     return outcomes;
   }
   bool all_done() const {
-    return std::all_of(outcomes_.begin(), outcomes_.end(), [](const Outcome& one) { return !one->empty(); });
+    return std::all_of(outcomes_.begin(), outcomes_.end(), [](const Outcomes& one) { return !one->empty(); });
   }
   /// Local ranks in any order; chunks end in any order, too.
   bool run(bool chunks_end = true) {
@@ -193,7 +193,7 @@ class Host {
  private:
   BoardMemory memory_;
   std::mt19937_64 random_;
-  std::vector<Outcome> outcomes_;
+  std::vector<Outcomes> outcomes_;
 
  public:
   Time now{seconds(1000)};
@@ -240,9 +240,9 @@ TEST(MemberWithUplink, OwnersTakeTurns) {  // [HOST-9]
   const auto firsts = [&](size_t owner) {
     Ints found;
     for (const Collective& chunk : host.uplinks[owner].chunks) {
-      found.push_back(static_cast<const int32_t*>(chunk.inputs[0])[0]);
-      EXPECT_EQ(chunk.inputs.size(), 3U);
-      EXPECT_EQ(chunk.part_of, 4 * kPerChunk + 1);
+      found.push_back(static_cast<const int32_t*>(chunk.operands()->inputs[0])[0]);
+      EXPECT_EQ(chunk.operands()->inputs.size(), 3U);
+      EXPECT_EQ(chunk.total_count, 4 * kPerChunk + 1);
       EXPECT_EQ(chunk.count, kPerChunk);
       EXPECT_EQ(describe(chunk), "all_reduce(SUM, int32, 4097 elements)");
     }
@@ -294,7 +294,7 @@ TEST(MemberWithUplink, ChunksFillExactPackets) {  // [ELANE-6]
       host.submit(rank, c);
     }
     host.run(false);
-    EXPECT_EQ(host.uplinks[0].chunks.at(0).inputs.size(), 2U);
+    EXPECT_EQ(host.uplinks[0].chunks.at(0).operands()->inputs.size(), 2U);
     return host.uplinks[0].chunks.at(0).count;
   };
   EXPECT_EQ(first_count(ElementType::kInt8, 1024), 4096U);
@@ -314,14 +314,14 @@ TEST(MemberWithUplink, WhatHasNoElementsNeedsNoRoomForAPieceOfEach) {
   BoardMemory memory({1, 4, 4096, 1});
   const auto ignore = [](const Status&) {};
   FakeUplink engine;
-  LocalRank local_rank(memory.board(), 0, ignore, {&engine, 1024, true, Places(ranks, 1)});
+  LocalRank local_rank(memory.board(), 0, ignore, {&engine, 1024, true, HostMap(ranks, 1)});
   Collective gathering;
-  gathering.movement = Movement::kGather;
+  gathering.kind = Gather();
   gathering.type = ElementType::kUInt8;
-  const Outcome empty = testing::record_into(&gathering);
+  const Outcomes empty = testing::record_into(&gathering);
   local_rank.submit(gathering);
   gathering.count = 1000;
-  const Outcome announced = testing::record_into(&gathering);
+  const Outcomes announced = testing::record_into(&gathering);
   local_rank.announce(gathering);
   for (int i = 0; i < 10; ++i) {
     local_rank.step(Time{seconds(1)});
@@ -334,7 +334,7 @@ TEST(MemberWithUplink, WhatHasNoElementsNeedsNoRoomForAPieceOfEach) {
 TEST(MemberWithUplink, WhatTheSwitchSaysIsToldToAll) {
   Host host(3, 1, 1024, 4);
   std::vector<Ints> tensors(3, Ints(5000, 1));
-  const std::vector<Outcome> outcomes = host.submit_all(tensors);
+  const std::vector<Outcomes> outcomes = host.submit_all(tensors);
   EXPECT_FALSE(host.run(false));
   host.uplinks[0].finish(0, Status(Code::kUnavailable, "the switch s is gone"));
   ASSERT_TRUE(host.run(false));
@@ -350,7 +350,7 @@ TEST(MemberWithUplink, WhatTheSwitchSaysIsToldToAll) {
 TEST(MemberWithUplink, ARankThatIsShutDownTellsItsEngineAndNobodyElse) {
   Host host(2, 1, 1024, 4);
   std::vector<Ints> tensors(2, Ints(5000, 1));
-  const std::vector<Outcome> outcomes = host.submit_all(tensors);
+  const std::vector<Outcomes> outcomes = host.submit_all(tensors);
   EXPECT_FALSE(host.run(false));
   host.local_ranks[0]->request_failure(Status(Code::kAborted, "shut down"));
   host.local_ranks[0]->step(host.now);
@@ -370,8 +370,8 @@ TEST(MemberWithUplink, DifferentCallsReachNoOtherHostUnnoticed) {  // [HOST-11]
   Ints one(10, 1), two(10, 1);
   Collective odd = in_place(ReduceOp::kSum, ElementType::kInt32, two);
   odd.tag = 5;
-  const Outcome first = host.submit(0, in_place(ReduceOp::kSum, ElementType::kInt32, one));
-  const Outcome second = host.submit(1, odd);
+  const Outcomes first = host.submit(0, in_place(ReduceOp::kSum, ElementType::kInt32, one));
+  const Outcomes second = host.submit(1, odd);
   EXPECT_FALSE(host.run(false));
   ASSERT_EQ(host.uplinks[0].chunks.size(), 1U);
   Host other(1, 1, 1024, 4);
@@ -388,7 +388,7 @@ TEST(MemberWithUplink, DifferentCallsReachNoOtherHostUnnoticed) {  // [HOST-11]
 TEST(MemberWithUplink, ARankThatGivesUpTakesItsHostAlong) {
   Host host(3, 1, 1024, 4);
   std::vector<Ints> tensors(2, Ints(10, 1));
-  std::vector<Outcome> outcomes;
+  std::vector<Outcomes> outcomes;
   for (size_t rank = 0; rank < 2; ++rank) {
     Collective call = in_place(ReduceOp::kSum, ElementType::kInt32, tensors[rank]);
     if (rank == 1) call.deadline = host.now + seconds(1);
@@ -409,7 +409,7 @@ TEST(MemberWithUplink, ATimeoutSaysWhatIsLacking) {
   for (const bool all_here : {false, true}) {
     Host host(2, 1, 1024, 4);
     std::vector<Ints> tensors(2, Ints(10, 1));
-    std::vector<Outcome> outcomes;
+    std::vector<Outcomes> outcomes;
     for (size_t rank = 0; rank < (all_here ? 2U : 1U); ++rank) {
       Collective call = in_place(ReduceOp::kSum, ElementType::kInt32, tensors[rank]);
       call.deadline = host.now + seconds(1);

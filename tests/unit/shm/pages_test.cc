@@ -18,7 +18,7 @@ namespace {
 using ::testing::HasSubstr;
 using testing::Ints;
 using testing::kLong;
-using testing::Outcome;
+using testing::Outcomes;
 using testing::record_into;
 using testing::sum_of;
 
@@ -104,7 +104,7 @@ TEST(Pages, ARankThatFindsNoneTellsTheOthers) {
   LocalRank ranks[2] = {{board, 0, [&](const Status& status) { failures[0].push_back(status); }},
                         {board, 1, [&](const Status& status) { failures[1].push_back(status); }}};
   Ints tensor(1000, 1);
-  Outcome outcomes[2];
+  Outcomes outcomes[2];
   for (const int rank : {0, 1}) {
     Collective sum = sum_of(tensor);
     outcomes[rank] = record_into(&sum);
@@ -133,7 +133,7 @@ TEST(Pages, OfChunksWithoutElementsAreNotTaken) {
     ranks.push_back(
         std::make_unique<LocalRank>(board, rank, [](const Status& status) { ADD_FAILURE() << status.message(); }));
   }
-  std::vector<Outcome> outcomes;
+  std::vector<Outcomes> outcomes;
   for (auto& rank : ranks) {
     Collective barrier;
     barrier.op = ReduceOp::kBarrier;
@@ -145,7 +145,7 @@ TEST(Pages, OfChunksWithoutElementsAreNotTaken) {
   for (int i = 0; i < 10; ++i) {
     for (auto& rank : ranks) rank->step(now);
   }
-  for (const Outcome& outcome : outcomes) {
+  for (const Outcomes& outcome : outcomes) {
     ASSERT_EQ(outcome->size(), 1U);
     EXPECT_TRUE(outcome->front().ok());
   }

@@ -49,19 +49,6 @@ bool check_next(Ring& ring, uint64_t id, size_t bytes) {
   return true;
 }
 
-TEST(Ring, CarriesRecordsInOrder) {
-  RingEnds ends(kSmallRing);
-  for (uint64_t id = 1; id <= 3; ++id) ASSERT_TRUE(put(ends.writer, id, 10 * id));
-  const uint8_t* behind = nullptr;
-  EXPECT_EQ(ends.reader.next(&behind), nullptr) << "it has not looked";
-  ends.reader.look();
-  for (uint64_t id = 1; id <= 3; ++id) {
-    ASSERT_TRUE(check_next(ends.reader, id, 10 * id));
-    EXPECT_FALSE(ends.reader.pop()) << "nobody waits for room";
-  }
-  EXPECT_EQ(ends.reader.next(&behind), nullptr);
-}
-
 TEST(Ring, TellsAWriterThatWaitsWhenHalfIsFree) {
   RingEnds ends(kSmallRing);
   uint64_t written = 0;

@@ -71,24 +71,6 @@ TEST(SegmentServer, WhoKnowsTheKeyGetsTheMemory) {
   }
 }
 
-TEST(SegmentServer, AnotherProcessWritesToTheSameMemory) {
-  const std::string name = new_name();
-  auto segment = Segment::create(kBytes);
-  Child child([&] {
-    const Time end = in(kLong);
-    while (monotonic_now() < end) {
-      auto fetched = fetch_segment(name, kKey, kBytes, end);
-      if (fetched.ok()) return fetched->data()[7] = 70, 0;
-      std::this_thread::sleep_for(milliseconds(1));
-    }
-    return 1;
-  });
-  const auto segment_server = SegmentServer::start(segment.value(), name, kKey);
-  ASSERT_TRUE(segment_server.ok());
-  EXPECT_EQ(child.exit_code(), 0);
-  EXPECT_EQ(segment->data()[7], 70);
-}
-
 TEST(SegmentServer, AnotherKeyIsRefused) {
   Owner owner;
   const auto refused = fetch_segment(owner.name, kKey + 1, kBytes, in(kLong));

@@ -13,10 +13,10 @@
 namespace switchml::shm::testing {
 
 /// What `done` was called with, each time.
-using Outcome = std::shared_ptr<std::vector<Status>>;
+using Outcomes = std::shared_ptr<std::vector<Status>>;
 
 /// Ends `collective` there.
-inline Outcome record_into(Collective* collective) {
+inline Outcomes record_into(Collective* collective) {
   auto outcome = std::make_shared<std::vector<Status>>();
   collective->done = [outcome](const Status& status) { outcome->push_back(status); };
   return outcome;
@@ -33,13 +33,13 @@ class Team {
     }
   }
   ~Team() {
-    for (const Outcome& outcome : outcomes_) EXPECT_LE(outcome->size(), 1U) << "a collective has ended twice";
+    for (const Outcomes& outcome : outcomes_) EXPECT_LE(outcome->size(), 1U) << "a collective has ended twice";
     for (const auto& told : failures_) EXPECT_LE(told.size(), 1U) << "a failure was told twice";
   }
   Team(const Team&) = delete;
   Team& operator=(const Team&) = delete;
 
-  Outcome submit(int rank, Collective collective) {
+  Outcomes submit(int rank, Collective collective) {
     outcomes_.push_back(record_into(&collective));
     local_rank(rank).submit(std::move(collective));
     return outcomes_.back();
@@ -55,7 +55,7 @@ class Team {
     return all_done();
   }
   bool all_done() const {
-    for (const Outcome& outcome : outcomes_) {
+    for (const Outcomes& outcome : outcomes_) {
       if (outcome->empty()) return false;
     }
     return true;
@@ -75,7 +75,7 @@ class Team {
   std::mt19937_64 random_;
   std::vector<std::vector<Status>> failures_;
   std::vector<std::unique_ptr<LocalRank>> local_ranks_;
-  std::vector<Outcome> outcomes_;
+  std::vector<Outcomes> outcomes_;
 };
 
 }  // namespace switchml::shm::testing

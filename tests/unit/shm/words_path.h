@@ -91,10 +91,10 @@ inline Bytes by_definition(const ElementReduction& reduction, const std::vector<
     Collective& call = calls[rank];
     call.op = reduction.op;
     call.type = reduction.type;
-    call.divisor = reduction.divisor;
-    call.input = inputs[rank].data();
-    call.output = out.data();
-    call.count = call.output_end = n;
+    call.operands()->divisor = reduction.divisor;
+    call.operands()->input = inputs[rank].data();
+    call.operands()->output.data = out.data();
+    call.count = call.operands()->output.end = n;
     codecs.emplace_back(call, plan, static_cast<int>(inputs.size()));
   }
   for (size_t g = 0; n > 0 && g < plan.superblocks(); ++g) {

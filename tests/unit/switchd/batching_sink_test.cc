@@ -28,11 +28,6 @@ class RecordingTransport : public Transport {
     }
     return count;
   }
-  size_t multicast(const uint8_t* data, uint32_t size, const Endpoint* const* to, size_t count) override {
-    ++calls;
-    for (size_t i = 0; i < count; ++i) sent.push_back({*to[i], {reinterpret_cast<const char*>(data), size}});
-    return count;
-  }
   size_t receive(RxFrame*, size_t) override { return 0; }
   void release() override {}
   void wait(Duration) override {}
@@ -41,7 +36,7 @@ class RecordingTransport : public Transport {
 
   int calls = 0;
   std::vector<Frame> sent;
-  std::vector<Ecn> sent_as;  // those of send()
+  std::vector<Ecn> sent_as;
 };
 
 Endpoint number(uint8_t n) {

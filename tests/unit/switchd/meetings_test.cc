@@ -22,7 +22,6 @@ class Card final : public Transport, public QueuePairs {
   size_t path_frame_bytes(const Endpoint&) const override { return 0; }
   uint8_t* allocate(size_t) override { return nullptr; }
   size_t send(const TxFrame*, size_t) override { return 0; }
-  size_t multicast(const uint8_t*, uint32_t, const Endpoint* const*, size_t) override { return 0; }
   size_t receive(RxFrame*, size_t) override { return 0; }
   void release() override {}
   void wait(Duration) override {}

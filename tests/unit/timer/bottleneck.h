@@ -28,7 +28,7 @@ class CubicFlow final : public FlowWindow {
  public:
   explicit CubicFlow(int flows = 1, int most = 10000) : window_(5, most, flows) {}
   int size() const override { return window_.chunks(); }
-  void on_answered(Duration round_trip, Time now) override { window_.on_answered(round_trip, true, now); }
+  void on_answered(Duration round_trip, Time now) override { window_.on_answered(round_trip, false, now); }
   void on_congestion(Time sent, Time now) override { window_.on_congestion(sent, now); }
 
  private:

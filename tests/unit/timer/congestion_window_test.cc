@@ -28,7 +28,7 @@ double average_window(double p, Duration round_trip, int flows, int losses) {
         ++loss;
         lost = true;
       } else {
-        window.on_answered(round_trip, true, now);
+        window.on_answered(round_trip, false, now);
       }
     }
     if (lost) window.on_congestion(now - round_trip / chunks, now);
@@ -57,11 +57,11 @@ TEST(CongestionWindow, SeveralFlowsHaveTogetherWhatOneWould) {
 }
 
 /// Answers of one round trip, all of it long.
-void round_of(CongestionWindow* window, Duration round_trip, Time* now, bool limits = true) {
+void round_of(CongestionWindow* window, Duration round_trip, Time* now, bool app_limited = false) {
   const int chunks = window->chunks();
   for (int i = 0; i < chunks; ++i) {
     *now += round_trip / chunks;
-    window->on_answered(round_trip, limits, *now);
+    window->on_answered(round_trip, app_limited, *now);
   }
 }
 
@@ -83,7 +83,7 @@ TEST(CongestionWindow, BeginsWithTenOfAllFlowsAndAtLeastWithTheLeast) {
 TEST(CongestionWindow, DoesNotGrowWhereOthersLimit) {
   CongestionWindow window(2, 100, 1);
   Time now{};
-  for (int i = 0; i < 10; ++i) round_of(&window, milliseconds(1), &now, false);
+  for (int i = 0; i < 10; ++i) round_of(&window, milliseconds(1), &now, true);
   EXPECT_EQ(window.chunks(), 10);
 }
 
@@ -142,7 +142,7 @@ TEST(CongestionWindow, DoesNotGrowByWaiting) {
   window.on_congestion(now - microseconds(1), now);
   const int before = window.chunks();
   now += seconds(3600);
-  for (int i = 0; i < before; ++i) window.on_answered(seconds(3600), true, now);
+  for (int i = 0; i < before; ++i) window.on_answered(seconds(3600), false, now);
   EXPECT_LE(window.chunks(), before + 2);
 }
 

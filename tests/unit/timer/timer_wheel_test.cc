@@ -43,7 +43,7 @@ TEST(TimerWheel, CancelAndMove) {
   wheel.arm(1, at(5000));
   EXPECT_TRUE(sweep(wheel, at(4000)).empty());
   EXPECT_EQ(sweep(wheel, at(5000)), std::vector<int>{1});
-  EXPECT_EQ(wheel.armed_count(), 0);
+  EXPECT_EQ(wheel.next_deadline(), kNever);
 }
 
 TEST(TimerWheel, TimersBeyondOneTurnWaitForTheirs) {

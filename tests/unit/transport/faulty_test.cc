@@ -38,12 +38,6 @@ std::vector<uint32_t> ids(const std::vector<Bytes>& frames) {
   return out;
 }
 
-TEST(Faulty, NoFaultsChangeNothing) {
-  const std::vector<Bytes> got = through(Faults{}, 20);
-  ASSERT_EQ(got.size(), kFrames);
-  for (uint32_t i = 0; i < kFrames; ++i) ASSERT_TRUE(got[i] == pattern(i, 32)) << i;
-}
-
 Faults everything(uint64_t seed) {
   Faults faults;
   faults.seed = seed;
@@ -67,15 +61,6 @@ TEST(Faulty, LossIsNearItsProbability) {
       EXPECT_NEAR(lost, expected, 6 * std::sqrt(expected)) << probability;  // six sigma: a given seed is in it or not
     }
   }
-}
-
-TEST(Faulty, CertainLossLosesAll) {
-  Faults faults;
-  faults.receive_loss = 1.0;
-  EXPECT_EQ(through(faults, 20, 32, true).size(), 0U);
-  faults = Faults{};
-  faults.send_loss = 1.0;
-  EXPECT_EQ(through(faults, 20).size(), 0U);
 }
 
 TEST(Faulty, DuplicatesArriveTwiceAndIntact) {
@@ -146,51 +131,21 @@ TEST(Faulty, DelayedFramesComeLaterWithinTheBound) {
   EXPECT_NEAR(static_cast<double>(late), 2000, 400);
 }
 
-TEST(Faulty, MulticastLosesEachCopyByItself) {
-  const auto hub = InprocHub::create({});
-  Faults faults;
-  faults.send_loss = 0.5;
-  const auto a = make_faulty_transport(hub->attach(), faults);
-  std::vector<std::unique_ptr<Transport>> members;
-  std::vector<Endpoint> endpoints;
-  for (int i = 0; i < 64; ++i) members.push_back(hub->attach());
-  for (const auto& member : members) endpoints.push_back(member->local());
-  std::vector<const Endpoint*> to;
-  for (const Endpoint& endpoint : endpoints) to.push_back(&endpoint);
-  const Bytes frame = pattern(1, 40);
-  EXPECT_EQ(a->multicast(frame.data(), 40, to.data(), to.size()), 64U);
-  int reached = 0;
-  for (const auto& member : members) {
-    RxFrame got;
-    reached += static_cast<int>(member->receive(&got, 1));
-  }
-  EXPECT_GT(reached, 10);
-  EXPECT_LT(reached, 54);
-}
-
 /// Takes three frames of each burst, as a transport with full buffers does.
 class Narrow : public Transport {
  public:
-  explicit Narrow(bool* fragments = nullptr) : fragments_(fragments) {}
   const char* name() const override { return "narrow"; }
   TransportLimits limits() const override { return {}; }
   Endpoint local() const override { return {}; }
   size_t path_frame_bytes(const Endpoint& /*to*/) const override { return 0; }
   uint8_t* allocate(size_t /*bytes*/) override { return nullptr; }
   size_t send(const TxFrame* /*frames*/, size_t count) override { return std::min<size_t>(count, 3); }
-  size_t multicast(const uint8_t* /*data*/, uint32_t /*size*/, const Endpoint* const* /*to*/, size_t count) override {
-    return count;
-  }
   size_t receive(RxFrame* /*frames*/, size_t /*count*/) override { return 0; }
   void release() override {}
   void wait(Duration /*timeout*/) override {}
   void wake() override {}
   std::string take_error() override { return "narrow"; }
   bool take_refusal() override { return true; }
-  void allow_fragments(bool allowed) override { *fragments_ = allowed; }
-
- private:
-  bool* fragments_;
 };
 
 TEST(Faulty, TellsWhereABurstWasCutOff) {
@@ -206,15 +161,6 @@ TEST(Faulty, TellsWhereABurstWasCutOff) {
   EXPECT_STREQ(lossy->name(), "narrow");
   EXPECT_EQ(lossy->take_error(), "narrow");
   EXPECT_TRUE(lossy->take_refusal());
-}
-
-TEST(Faulty, HandsOnWhetherPacketsMayBeCutUp) {
-  bool fragments = true;
-  const auto faulty = make_faulty_transport(std::make_unique<Narrow>(&fragments), Faults{});
-  faulty->allow_fragments(false);
-  EXPECT_FALSE(fragments);
-  faulty->allow_fragments(true);
-  EXPECT_TRUE(fragments);
 }
 
 /// Lends a frame at a time.

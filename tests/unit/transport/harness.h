@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "socket/address.h"
+#include "transport/decorator.h"
 #include "transport/faulty.h"
 #include "transport/inproc.h"
 #include "transport/shared_link.h"
@@ -49,20 +50,11 @@ inline std::unique_ptr<Transport> open_tcp(const TcpOptions& options) {
 }
 
 /// The transports of all peers of a shared link as one, asked in turn as an engine's thread does.
-class InTurn final : public Transport {
+class InTurn final : public TransportDecorator {
  public:
-  InTurn(std::unique_ptr<Transport> link, const std::vector<Endpoint>& peers)
-      : peers_(share_link(std::move(link), peers)) {}
+  explicit InTurn(std::vector<std::unique_ptr<Transport>> peers)
+      : TransportDecorator(*peers.back()), peers_(std::move(peers)) {}
 
-  const char* name() const override { return "in turn"; }
-  TransportLimits limits() const override { return first().limits(); }
-  Endpoint local() const override { return first().local(); }
-  size_t path_frame_bytes(const Endpoint& to) const override { return last().path_frame_bytes(to); }
-  uint8_t* allocate(size_t bytes) override { return last().allocate(bytes); }
-  size_t send(const TxFrame* frames, size_t count) override { return last().send(frames, count); }
-  size_t multicast(const uint8_t* data, uint32_t size, const Endpoint* const* to, size_t count) override {
-    return last().multicast(data, size, to, count);
-  }
   size_t receive(RxFrame* frames, size_t count) override {
     size_t got = 0;
     for (size_t i = 0; i < peers_.size() && got < count; ++i) got += peers_[i]->receive(frames + got, count - got);
@@ -71,15 +63,9 @@ class InTurn final : public Transport {
   void release() override {
     for (const auto& peer : peers_) peer->release();
   }
-  void wait(Duration timeout) override { first().wait(timeout); }
-  void pause(Duration timeout) override { first().pause(timeout); }
-  void wake() override { last().wake(); }
-  std::string take_error() override { return last().take_error(); }
+  void wait(Duration timeout) override { peers_.front()->wait(timeout); }
 
  private:
-  Transport& first() const { return *peers_.front(); }
-  Transport& last() const { return *peers_.back(); }
-
   const std::vector<std::unique_ptr<Transport>> peers_;
 };
 
@@ -140,7 +126,7 @@ inline std::vector<Kind> kinds() {
       return [links, peers]() -> std::unique_ptr<Transport> {
         auto link = std::move(links->back());
         links->pop_back();
-        return std::make_unique<InTurn>(std::move(link), peers);
+        return std::make_unique<InTurn>(share_link(std::move(link), peers));
       };
     };
   };

@@ -114,10 +114,6 @@ class InprocTransport final : public Transport {
     for (size_t i = 0; i < count; ++i) hub_->deliver(local(), *frames[i].to, frames[i].data, frames[i].size);
     return count;
   }
-  size_t multicast(const uint8_t* data, uint32_t size, const Endpoint* const* to, size_t count) override {
-    for (size_t i = 0; i < count; ++i) hub_->deliver(local(), *to[i], data, size);
-    return count;
-  }
 
   size_t receive(RxFrame* frames, size_t count) override {
     const std::lock_guard<std::mutex> lock(mailbox_->mutex);

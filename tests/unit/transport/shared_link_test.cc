@@ -62,7 +62,6 @@ class FewBuffers final : public Transport, public QueuePairs {
     }
     return count;
   }
-  size_t multicast(const uint8_t*, uint32_t, const Endpoint* const*, size_t count) override { return count; }
   size_t receive(RxFrame* frames, size_t count) override {
     ++notes_->receives;
     size_t n = 0;
@@ -179,27 +178,6 @@ TEST(SharedLink, SessionsAtOneEndpointGetTheResultsOfTheirJobs) {
   EXPECT_EQ(link.releases, 3U) << "nothing is held";
 }
 
-TEST(SharedLink, FramesGoToTheirPeerInOrder) {
-  Few few(3, 100);
-  for (uint32_t i = 0; i < 9; ++i) few.arrives(i % 3, i);
-  EXPECT_EQ(few.take(1, 2), (Ids{1, 4}));
-  EXPECT_EQ(few.take(2), (Ids{2, 5, 8}));
-  EXPECT_EQ(few.take(1), (Ids{7}));
-  EXPECT_EQ(few.take(0), (Ids{0, 3, 6}));
-  EXPECT_EQ(few.take(0), Ids{});
-}
-
-TEST(SharedLink, StrangersAreDroppedAndKeepNoBuffers) {
-  Few few(2, 4);
-  for (uint32_t i = 0; i < 100; ++i) few.arrives(i % 10 == 9 ? 1 : 77, i);
-  Ids got;
-  for (int i = 0; i < 100; ++i) {
-    EXPECT_EQ(few.take(0), Ids{});
-    for (const uint32_t id : few.take(1)) got.push_back(id);
-  }
-  EXPECT_EQ(got, (Ids{9, 19, 29, 39, 49, 59, 69, 79, 89, 99}));
-}
-
 TEST(SharedLink, FramesStayUntilTheirOwnPeerGivesThemBack) {
   Few few(2);
   for (uint32_t i = 0; i < 4; ++i) few.arrives(i % 2, i);
@@ -209,17 +187,6 @@ TEST(SharedLink, FramesStayUntilTheirOwnPeerGivesThemBack) {
   EXPECT_EQ(few.link.releases, 0U) << "the other one has frames";
   EXPECT_EQ(Few::ids_of(1, of_one), (Ids{1, 3}));
   few.peers[1]->release();
-  EXPECT_EQ(few.link.releases, 1U);
-}
-
-TEST(SharedLink, FramesStayUntilTheirPeerHasTakenThem) {
-  Few few(2);
-  for (uint32_t i = 0; i < 4; ++i) few.arrives(i % 2, i);
-  EXPECT_EQ(few.take(0), (Ids{0, 2}));
-  EXPECT_EQ(few.link.releases, 0U);
-  EXPECT_EQ(few.take(1, 1), (Ids{1}));
-  EXPECT_EQ(few.link.releases, 0U);
-  EXPECT_EQ(few.take(1, 1), (Ids{3}));
   EXPECT_EQ(few.link.releases, 1U);
 }
 
@@ -329,7 +296,6 @@ TEST(SharedLink, AllElseIsTheLinks) {
   const Endpoint to = peer_number(9);
   const Bytes frame = pattern(1, 30);
   const TxFrame tx{frame.data(), 30, &to};
-  const Endpoint* const targets[] = {&to, &to};
   size_t held = 0;
   for (const auto& peer : few.peers) {
     EXPECT_STREQ(peer->name(), "few");
@@ -339,7 +305,6 @@ TEST(SharedLink, AllElseIsTheLinks) {
     EXPECT_EQ(peer->limits().receive_buffer_bytes, 2000U);
     held += peer->limits().held_bytes;
     EXPECT_EQ(peer->send(&tx, 1), 1U);
-    EXPECT_EQ(peer->multicast(frame.data(), 30, targets, 2), 2U);
     EXPECT_NE(peer->allocate(100), nullptr);
     EXPECT_EQ(peer->take_error(), "few: refused");
     EXPECT_FALSE(peer->take_refusal()) << "of which peer?";
@@ -376,41 +341,6 @@ TEST(SharedLink, AnyOfThemWakesFromAnotherThread) {
   for (int i = 0; i < 1000; ++i) few.peers[0]->wake();
   other.join();
   EXPECT_EQ(few.link.wakes, 2000U);
-}
-
-// Sockets, and what loses, repeats and delays: what comes is whole, and its own peer's.
-TEST(SharedLink, OverAFaultySocketFramesStayWhole) {
-  Faults faults;
-  faults.receive_loss = 0.5;
-  faults.duplicate = faults.delay = 0.1;
-  std::vector<std::unique_ptr<Transport>> senders;
-  std::vector<Endpoint> endpoints;
-  for (int i = 0; i < 3; ++i) {
-    senders.push_back(open_udp(on("127.0.0.1:0")));
-    endpoints.push_back(senders.back()->local());
-  }
-  UdpOptions options = on("127.0.0.1:0");
-  options.receive_frames = 3;
-  const auto peers = share_link(make_faulty_transport(open_udp(options), faults), endpoints);
-  std::vector<size_t> got(3);
-  const Time end = monotonic_now() + seconds(60);
-  for (uint32_t round = 0; *std::min_element(got.begin(), got.end()) < 100 && monotonic_now() < end; ++round) {
-    for (uint32_t i = 0; i < 3; ++i) send_all(*senders[i], {pattern(3 * round + i, 200)}, peers[0]->local());
-    std::vector<RxFrame> lent[3];
-    for (size_t i = 0; i < 3; ++i) {
-      lent[i].resize(4);
-      lent[i].resize(peers[i]->receive(lent[i].data(), 4));
-    }
-    for (size_t i = 0; i < 3; ++i) {
-      for (const RxFrame& frame : lent[i]) {
-        ASSERT_EQ(id_of(frame.data) % 3, i);
-        ASSERT_TRUE(Bytes(frame.data, frame.data + frame.size) == pattern(id_of(frame.data), 200));
-        ++got[i];
-      }
-      peers[i]->release();
-    }
-  }
-  for (const size_t count : got) EXPECT_GE(count, 100U);
 }
 
 }  // namespace

@@ -312,8 +312,8 @@ TEST(Tcp, AFullConnectionDoesNotHoldUpOthers) {
     expected.insert(expected.end(), bytes.begin(), bytes.end());
   }
   EXPECT_EQ(at_free.receive(expected.size()), expected);
-  const Endpoint* const both[] = {&to_full, &to_free};
-  EXPECT_EQ(tcp->multicast(large.data(), 60000, both, 2), 1U);
+  const TxFrame both[] = {tx(large, to_full), tx(large, to_free)};
+  EXPECT_EQ(tcp->send(both, 2), 0U);
   EXPECT_EQ(at_free.receive(kStreamPrefixBytes + large.size()), on_the_wire(large));
 }
 
@@ -431,16 +431,16 @@ TEST(Tcp, ManyPeersAreToldApart) {  // [TCP-4, TCP-5]
     all.push_back(clients.back().get());
   }
   std::vector<Endpoint> at(clients.size());
-  std::vector<const Endpoint*> to;
   for (uint32_t i = 0; i < clients.size(); ++i) send_surely(*clients[i], pattern(i, 3000 + i), server->local());
   for (size_t i = 0; i < clients.size(); ++i) {
     const Received got = receive_one(*server, all);
     ASSERT_GE(got.bytes.size(), 3000U);
     at[got.bytes.size() - 3000] = got.from;
   }
-  for (const Endpoint& endpoint : at) to.push_back(&endpoint);
   const Bytes result = pattern(77, 65000);
-  EXPECT_EQ(server->multicast(result.data(), 65000, to.data(), to.size()), to.size());
+  std::vector<TxFrame> same;
+  for (const Endpoint& to : at) same.push_back({result.data(), 65000, &to});
+  EXPECT_EQ(server->send(same.data(), same.size()), same.size());
   for (const auto& client : clients) EXPECT_EQ(receive_one(*client, all).bytes, result);
   std::vector<TxFrame> burst;
   std::vector<Bytes> frames;
@@ -479,18 +479,6 @@ TEST(Tcp, WithoutAReleaseMemoryIsBoundedAndNothingIsLost) {
     EXPECT_TRUE(Bytes(lent[i].data, lent[i].data + lent[i].size) == pattern(i, 1000)) << i;
   tcp->release();
   for (auto i = static_cast<uint32_t>(count); i < sent; ++i) EXPECT_EQ(receive_one(*tcp).bytes, pattern(i, 1000));
-}
-
-TEST(Tcp, AWildcardAnswersFromTheAddressAsked) {
-  const auto tcp = open_tcp(listening("0.0.0.0:0"));
-  for (const char* host : {"127.0.0.2", "127.0.0.3"}) {
-    RawTcp raw(address(std::string(host) + ":" + std::to_string(port_of(tcp->local()))));
-    ASSERT_TRUE(raw.connected());
-    ASSERT_TRUE(raw.send(on_the_wire(pattern(1, 60))));
-    const Received got = receive_one(*tcp);
-    ASSERT_TRUE(send_surely(*tcp, pattern(2, 70), got.from));
-    EXPECT_EQ(raw.receive(kStreamPrefixBytes + 70), on_the_wire(pattern(2, 70)));
-  }
 }
 
 }  // namespace

@@ -87,10 +87,10 @@ TEST_P(Wildcard, AnswersFromTheAddressAsked) {
     if (n == 0) udp->wait(milliseconds(20));
   }
   ASSERT_EQ(from.size(), 3U);
-  std::vector<const Endpoint*> to;
-  for (const Endpoint& endpoint : from) to.push_back(&endpoint);
   const Bytes result = pattern(2, 400);
-  EXPECT_EQ(udp->multicast(result.data(), 400, to.data(), 3), 3U);
+  std::vector<TxFrame> same;
+  for (const Endpoint& to : from) same.push_back({result.data(), 400, &to});
+  EXPECT_EQ(udp->send(same.data(), same.size()), same.size());
   for (const auto& asker : askers) EXPECT_TRUE(asker->receive().bytes == result);
   // Runs, too, carry their source address beside their segment size.
   for (size_t i = 0; i < 3; ++i) send_all(*udp, std::vector<Bytes>(5, result), from[i]);

@@ -12,6 +12,7 @@
 
 #include "fake_library.h"
 #include "socket/address.h"
+#include "transport/decorator.h"
 #include "transport/rdma/rdma.h"
 
 namespace switchml {
@@ -57,27 +58,11 @@ class RdmaNetwork : public std::enable_shared_from_this<RdmaNetwork> {
 };
 
 /// One of them, which leaves the network when it ends.
-class Introduced final : public Transport {
+class Introduced final : public TransportDecorator {
  public:
   Introduced(std::unique_ptr<Transport> below, std::shared_ptr<RdmaNetwork> network)
-      : network_(std::move(network)), below_(std::move(below)) {}
+      : TransportDecorator(*below), network_(std::move(network)), below_(std::move(below)) {}
   ~Introduced() override { network_->forget(below_.get()); }
-
-  const char* name() const override { return below_->name(); }
-  TransportLimits limits() const override { return below_->limits(); }
-  Endpoint local() const override { return below_->local(); }
-  size_t path_frame_bytes(const Endpoint& to) const override { return below_->path_frame_bytes(to); }
-  uint8_t* allocate(size_t bytes) override { return below_->allocate(bytes); }
-  size_t send(const TxFrame* frames, size_t count) override { return below_->send(frames, count); }
-  size_t multicast(const uint8_t* data, uint32_t size, const Endpoint* const* to, size_t count) override {
-    return below_->multicast(data, size, to, count);
-  }
-  size_t receive(RxFrame* frames, size_t count) override { return below_->receive(frames, count); }
-  void release() override { below_->release(); }
-  void wait(Duration timeout) override { below_->wait(timeout); }
-  void pause(Duration timeout) override { below_->pause(timeout); }
-  void wake() override { below_->wake(); }
-  std::string take_error() override { return below_->take_error(); }
 
  private:
   const std::shared_ptr<RdmaNetwork> network_;  // ends last

@@ -2,7 +2,6 @@
 
 #include <gmock/gmock.h>
 
-#include <array>
 #include <cerrno>
 
 #include "two_cards.h"
@@ -290,8 +289,8 @@ TEST_F(Rdma, AFrameThatFindsNoBufferWaitsForOne) {
       const Endpoint to_b = b_->local(), to_c = c->local();
       for (uint32_t i = 0; i < 20; ++i) {
         const Bytes whole = pattern(i, 4000), head(24, static_cast<uint8_t>(i));
-        const std::array<const Endpoint*, 2> both{&to_b, &to_c};
-        EXPECT_EQ(a_->multicast(whole.data(), 4000, both.data(), 2), 2U);
+        const TxFrame both[] = {{whole.data(), 4000, &to_b}, {whole.data(), 4000, &to_c}};
+        EXPECT_EQ(a_->send(both, 2), 2U);
         TxFrame frame{head.data(), 24, &to_c};
         frame.rest = whole.data();
         frame.rest_size = 4000;

@@ -1,15 +1,24 @@
 // Whether what ranks write for each other had better bypass the caches. Where cores share a cache, a frame is read
 // from there; where they do not (other core complexes, other sockets), a line that one has just written may come to the
 // other several times slower than from memory. A virtual machine's cores may be moved from one to the other at any
-// time, and nobody says so. But ranks see how long such lines take: while they are slow, both ways are tried now and
+// time, without notice. But ranks see how long such lines take: while they are slow, both ways are tried now and
 // then in the middle of large tensors, and the faster one is used.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
+#include <cstdint>
 
 #include "base/clock.h"
+#include "shm/board.h"
 
 namespace switchml::shm {
+
+/// How long the reading of a word takes. Thread-safe.
+using LatencyTimer = Duration (*)(const std::atomic<uint64_t>& word);
+/// Reads `word` once; how long that took, two readings of the clock included (20 to 40 ns together where they are no
+/// system calls).
+Duration time_to_read(const std::atomic<uint64_t>& word);
 
 /// What the lines that ranks read from each other have taken lately, as a number that all of them move: 0 (fast, as at
 /// first) ... kMost (slow). It settles at one end where more than a quarter of them are slow, or less.
@@ -34,13 +43,13 @@ class NonTemporalTrial {
   /// So many more chunks of it had been finished by `now`, and lines are slow at present. The moment they are not,
   /// nothing bypasses the caches.
   void finished(size_t chunks, Time now, bool slow_lines);
-  /// For the chunks that are written from now on.
+  /// Whether the chunks that are written from now on bypass the caches.
   bool bypasses() const { return leg_ % 2 == 1 && is_long_ ? !best_ : best_; }
 
   /// Chunks of a leg of a trial: those that were still written the other way, and those that are timed.
   static constexpr size_t kSkipped = 8;
   static constexpr size_t kTimed = 24;
-  /// Of a trial: the present way, the other one, and, if that was better, both once more: it must be better then, too.
+  /// Legs of a trial: the present way, the other one, and, if that was better, both once more: it must win twice.
   static constexpr int kLegs = 4;
   /// The least chunks of a collective that is measured.
   static constexpr size_t kLong = 64;
@@ -49,7 +58,7 @@ class NonTemporalTrial {
 
  private:
   bool is_trying() const { return leg_ >= 0; }
-  /// By an eighth at least: less is chance. And twice in a row: once may be somebody else's time slice.
+  /// At least an eighth is better: less is chance. And twice in a row: once may be another program's time slice.
   bool is_better() const { return took_[1] < took_[0] - took_[0] / 8; }
   void forget();
   void start_leg(int leg);
@@ -57,12 +66,33 @@ class NonTemporalTrial {
 
   bool best_ = false;
   bool is_long_ = false;
-  int leg_ = -1;             // of a trial; -1: none is being made
+  int leg_ = -1;             // the trial's; -1: none is being made
   size_t since_ = kBetween;  // chunks since the last trial
   size_t skipped_ = 0;       // chunks of this leg that do not count
   size_t timed_ = 0;         // those that do
   Time began_{};             // when the first of those was begun
   Duration took_[2] = {};    // a chunk of the present way and of the other one, in the last two legs
+};
+
+/// One rank's part in it: each times lines of the others, and rank 0's trial goes for all. Idle without a timer.
+class StoreChoice {
+ public:
+  StoreChoice(const Board& board, int rank) : board_(board), rank_(rank) {}
+  void time_lines(LatencyTimer timer) { timer_ = timer; }
+  /// Once for each chunk that this rank reduces.
+  void time_a_line(uint64_t seq);
+  /// A result has come: number `index` of a collective of so many chunks.
+  void on_chunk(size_t index, size_t chunks);
+  /// Says on the board how all are to write from now on.
+  void choose(Time now);
+
+ private:
+  const Board& board_;
+  const int rank_;
+  LatencyTimer timer_ = nullptr;
+  NonTemporalTrial trial_;
+  bool slow_lines_ = false;
+  size_t finished_ = 0;  // chunks that the trial has not been told of
 };
 
 }  // namespace switchml::shm

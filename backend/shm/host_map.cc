@@ -1,4 +1,4 @@
-#include "shm/places.h"
+#include "shm/host_map.h"
 
 #include <algorithm>
 #include <numeric>
@@ -8,7 +8,7 @@
 
 namespace switchml::shm {
 
-Places::Places(std::vector<std::vector<int>> ranks, int host) : ranks_(std::move(ranks)), host_(host) {
+HostMap::HostMap(std::vector<std::vector<int>> ranks, int host) : ranks_(std::move(ranks)), host_(host) {
   SWITCHML_ASSERT(host >= 0 && host < hosts());
   size_t all = 0;
   for (const std::vector<int>& here : ranks_) {
@@ -23,7 +23,7 @@ Places::Places(std::vector<std::vector<int>> ranks, int host) : ranks_(std::move
   }
 }
 
-Places Places::on_one_host(int ranks) {
+HostMap HostMap::on_one_host(int ranks) {
   std::vector<int> all(static_cast<size_t>(ranks));
   std::iota(all.begin(), all.end(), 0);
   return {{std::move(all)}, 0};
