@@ -35,7 +35,7 @@ MAY_INCLUDE = {
     "controllerd": {"base", "wire", "socket", "controller", "transport", "api"},
     "store": {"base"},
     "client": {"base", "wire", "socket", "transport", "engine", "switchd", "store"},
-    "path": {"base", "wire", "transport", "engine", "store"},
+    "path": {"base", "wire", "transport", "format", "engine", "store"},
     "watch": {"base", "socket"},
     "failover": {"base", "wire", "socket", "slots", "transport", "engine", "switchd", "store", "client"},
     "session": {

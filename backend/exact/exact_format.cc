@@ -135,21 +135,36 @@ TxFrame ExactFormat::frame_of(const InFlight& flight, bool is_repeat) const {
   return frame;
 }
 
-void ExactFormat::seal(InFlight& flight, bool wants_result) const {
-  const Collective& collective = flight.task->collective();
-  flight.call = call_of(flight, 0);  // [ERES-1]
+wire::ExactHeader ExactFormat::header_of(size_t slot, uint32_t seq) const {
   wire::ExactHeader header;
   header.version = wire::kVersion;
   header.kind = static_cast<uint8_t>(wire::Kind::kExactContribution);
-  header.flags = wants_result ? uint8_t{0} : wire::kFlagNoElements;  // [MOVED-7]
   header.job = session_.job;
   header.worker = static_cast<uint8_t>(session_.worker);
   header.epoch = session_.epoch;
-  header.slot = flight.slot;
+  header.slot = static_cast<uint16_t>(slot);
+  header.seq = seq;
+  return header;
+}
+
+std::vector<uint8_t> ExactFormat::frame_of_zeros(size_t slot, uint32_t seq, size_t bytes) const {  // [PATH-5]
+  std::vector<uint8_t> frame(wire::kExactHeaderBytes + bytes);
+  wire::ExactHeader header = header_of(slot, seq);
+  header.type = static_cast<uint8_t>(ElementType::kUInt8);
+  header.operation = static_cast<uint8_t>(ReduceOp::kSum);
+  header.divisor = 1;
+  wire::seal_exact(header, session_.checksum_rule(), frame.data(), bytes);
+  return frame;
+}
+
+void ExactFormat::seal(InFlight& flight, bool wants_result) const {
+  const Collective& collective = flight.task->collective();
+  flight.call = call_of(flight, 0);  // [ERES-1]
+  wire::ExactHeader header = header_of(flight.slot, flight.seq);
+  header.flags = wants_result ? uint8_t{0} : wire::kFlagNoElements;  // [MOVED-7]
   header.type = static_cast<uint8_t>(collective.type);
   header.operation = static_cast<uint8_t>(collective.op);
   header.divisor = exact(*flight.task).codec.divisor();
-  header.seq = flight.seq;
   header.call = flight.call;
   if (flight.has_target) header.flags |= wire::kFlagTarget;
   uint8_t* const head = flight.frame - (flight.has_target ? wire::kTargetBytes : 0);

@@ -96,6 +96,8 @@ class Format {
   virtual std::optional<Chunk> take(Task& task, const LaneShape& lane) = 0;
   /// Writes the frame of a chunk that was opened in a slot. `link`: the transport that it goes through.
   virtual void encode(InFlight& flight, Transport& link) = 0;
+  /// The frame of a use of a slot that no collective has: so many bytes of zeros.
+  virtual std::vector<uint8_t> frame_of_zeros(size_t slot, uint32_t seq, size_t bytes) const = 0;
   /// As it goes to the transport; a repeat may be on its way while the result is being written.
   virtual TxFrame frame_of(const InFlight& flight, bool is_repeat) const;
   /// Writes the session's job and epoch into an open frame, after a move to another switch. [MOVE-5]
