@@ -42,9 +42,11 @@ bool run(int rank, MapStore& store) {
   }
   std::vector<float> values(1000, static_cast<float>(rank + 1));
   switchml::Collective call;
-  call.input = values.data();
-  call.output = values.data();
-  call.count = call.output_end = values.size();
+  switchml::Reduce sum;
+  sum.input = values.data();
+  sum.output = {values.data(), 0, values.size()};
+  call.kind = sum;
+  call.count = values.size();
   call.deadline = deadline;
   std::mutex mutex;
   std::condition_variable done;
