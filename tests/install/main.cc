@@ -41,10 +41,10 @@ bool run(int rank, MapStore& store) {
     return false;
   }
   std::vector<float> values(1000, static_cast<float>(rank + 1));
-  switchml::Collective call;
   switchml::Reduce sum;
   sum.input = values.data();
   sum.output = {values.data(), 0, values.size()};
+  switchml::Collective call;
   call.kind = sum;
   call.count = values.size();
   call.deadline = deadline;
