@@ -35,7 +35,7 @@ MAY_INCLUDE = {
     "controllerd": {"base", "wire", "socket", "controller", "transport", "api"},
     "store": {"base"},
     "client": {"base", "wire", "socket", "transport", "engine", "switchd", "store"},
-    "path": {"base", "wire", "transport", "engine", "store"},
+    "path": {"base", "wire", "transport", "format", "engine", "store"},
     "watch": {"base", "socket"},
     "failover": {"base", "wire", "socket", "slots", "transport", "engine", "switchd", "store", "client"},
     "session": {
@@ -196,7 +196,7 @@ SELF_TESTS = [
     ("softswitch/switch.h", '#include "transport/udp.h"', "softswitch may include"),
     ("switchd/server.h", '#include "engine/engine.h"', "switchd may include"),
     ("session/session.h", '#include "c10d/work.h"', "session may include"),
-    ("controller/sessions.h", '#include "controllerd/server.h"', "controller may include"),
+    ("controller/sessions.h", '#include "controllerd/controller_server.h"', "controller may include"),
     ("controller/sessions.h", '#include "api/switchml_control.pb.h"', "controller may include"),
     ("session/session.h", '#include "api/switchml_control.pb.h"', "session may include"),
     ("controller/sessions.cc", "Time now = monotonic_now();", "time is an argument"),

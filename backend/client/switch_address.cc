@@ -32,39 +32,39 @@ std::vector<std::string> split(const std::string& text) {
 }
 
 Result<SwitchAddress> parse_switch(const Config& config, const std::string& item, bool one_host) {
-  SwitchAddress place;
-  place.name = item.substr(0, item.find('*'));
-  if (place.name.empty()) {
+  SwitchAddress address;
+  address.name = item.substr(0, item.find('*'));
+  if (address.name.empty()) {
     return bad_switch(config, "has \"" + item + "\" in place of a switch: allowed are ADDRESS:PORT or ADDRESS, and " +
                                   "one comma between two of them");
   }
-  if (place.name.size() < item.size()) {
-    const auto weight = parse_integer(item.substr(place.name.size() + 1), 1, kMaxWeight);
+  if (address.name.size() < item.size()) {
+    const auto weight = parse_integer(item.substr(address.name.size() + 1), 1, kMaxWeight);
     if (!weight) {
-      return bad_switch(config, "has weight \"" + item.substr(place.name.size() + 1) + "\": allowed are 1 to " +
+      return bad_switch(config, "has weight \"" + item.substr(address.name.size() + 1) + "\": allowed are 1 to " +
                                     std::to_string(kMaxWeight));
     }
-    place.weight = static_cast<uint32_t>(*weight);
+    address.weight = static_cast<uint32_t>(*weight);
   }
-  auto endpoint = resolve_address(place.name, "SWITCHML_SWITCH");
+  auto endpoint = resolve_address(address.name, "SWITCHML_SWITCH");
   if (!endpoint.ok()) return endpoint.status();
-  place.endpoint = endpoint.value();
-  if (port_of(place.endpoint) == 0) {
+  address.endpoint = endpoint.value();
+  if (port_of(address.endpoint) == 0) {
     return bad_switch(config,
                       "has port 0, where nothing can listen; allowed: ADDRESS:PORT with a port from 1 to 65535");
   }
-  if (!is_unicast(place.endpoint)) {
-    return bad_switch(config, "has " + place.name + ", to which no host answers: give the address of one");
+  if (!is_unicast(address.endpoint)) {
+    return bad_switch(config, "has " + address.name + ", to which no host answers: give the address of one");
   }
-  if (is_link_local(place.endpoint)) {
-    return bad_switch(config, "has " + place.name + ", a link-local address: give one that is the same on all hosts");
+  if (is_link_local(address.endpoint)) {
+    return bad_switch(config, "has " + address.name + ", a link-local address: give one that is the same on all hosts");
   }
-  if (!one_host && is_loopback(place.endpoint)) {
+  if (!one_host && is_loopback(address.endpoint)) {
     return bad_switch(config,
                       "is a loopback address, but the ranks run on several hosts: give an address that all of them "
                       "reach");
   }
-  return place;
+  return address;
 }
 
 constexpr const char* kEmbedded = " (embedded in rank ";
@@ -73,26 +73,26 @@ constexpr const char* kEmbedded = " (embedded in rank ";
 
 bool is_embedded(const std::string& name) { return name.find(kEmbedded) != std::string::npos; }
 
-void write_switch_address(const SwitchAddress& place, Blob* blob) {
-  blob->set("address", to_string(place.endpoint));
-  blob->set("name", place.name);
-  blob->set("weight", place.weight);
-  blob->set("client_key", place.client_key);
+void write_switch_address(const SwitchAddress& address, Blob* blob) {
+  blob->set("address", to_string(address.endpoint));
+  blob->set("name", address.name);
+  blob->set("weight", address.weight);
+  blob->set("client_key", address.client_key);
 }
 
 Result<SwitchAddress> read_switch_address(const Blob& blob) {
-  SwitchAddress place;
+  SwitchAddress address;
   uint64_t weight = 0;
   auto endpoint = literal_address(blob.text("address"), 0);
   if (!endpoint.ok() || port_of(endpoint.value()) == 0 || !blob.number("weight", kMaxWeight, &weight) || weight == 0 ||
-      !blob.number("client_key", UINT64_MAX, &place.client_key)) {
+      !blob.number("client_key", UINT64_MAX, &address.client_key)) {
     return Status(Code::kMismatch, "a rank announced no switch that this version understands (address \"" +
                                        blob.text("address") + "\"): install the same switchml on all ranks");
   }
-  place.endpoint = endpoint.value();
-  place.name = blob.text("name");
-  place.weight = static_cast<uint32_t>(weight);
-  return place;
+  address.endpoint = endpoint.value();
+  address.name = blob.text("name");
+  address.weight = static_cast<uint32_t>(weight);
+  return address;
 }
 
 bool wants_exact(const Config& config) { return config.precision != Precision::kInteger && config.controller.empty(); }
@@ -112,12 +112,12 @@ PortWish card_wish(const Config& config) {
 Result<std::vector<SwitchAddress>> named_switches(const Config& config, bool one_host) {
   std::vector<SwitchAddress> switches;
   for (const std::string& item : split(config.switch_address)) {
-    auto place = parse_switch(config, item, one_host);
-    if (!place.ok()) return place.status();
-    const auto is_same = [&](const SwitchAddress& other) { return other.endpoint == place->endpoint; };
+    auto address = parse_switch(config, item, one_host);
+    if (!address.ok()) return address.status();
+    const auto is_same = [&](const SwitchAddress& other) { return other.endpoint == address->endpoint; };
     if (std::any_of(switches.begin(), switches.end(), is_same))
-      return bad_switch(config, "names " + place->name + " twice");
-    switches.push_back(std::move(place.value()));
+      return bad_switch(config, "names " + address->name + " twice");
+    switches.push_back(std::move(address.value()));
   }
   const auto is_other_family = [&](const SwitchAddress& p) {
     return family_of(p.endpoint) != family_of(switches.front().endpoint);
@@ -148,12 +148,12 @@ Result<SwitchAddress> embedded_switch(const Config& config, const Endpoint& own,
   auto started = SwitchServer::start(options);
   if (!started.ok()) return started.status();
   *server = std::move(started.value());
-  SwitchAddress place;
-  place.endpoint = (*server)->local();
-  place.name = to_string(place.endpoint) + kEmbedded + std::to_string(rank) + " of " + group + ")";
-  place.client_key = random_bits() | 1U;  // Not 0.
-  for (uint64_t i = 0; i < kInvitations; ++i) (*server)->invite(place.client_key + i);
-  return place;
+  SwitchAddress address;
+  address.endpoint = (*server)->local();
+  address.name = to_string(address.endpoint) + kEmbedded + std::to_string(rank) + " of " + group + ")";
+  address.client_key = random_bits() | 1U;  // Not 0.
+  for (uint64_t i = 0; i < kInvitations; ++i) (*server)->invite(address.client_key + i);
+  return address;
 }
 
 std::string advice_on_slots(const wire::Open& asked, const wire::OpenReply& granted, size_t queue_bytes) {

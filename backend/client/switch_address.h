@@ -25,7 +25,7 @@ struct SwitchAddress {
 };
 inline constexpr uint64_t kInvitations = 16;
 
-void write_switch_address(const SwitchAddress& place, Blob* blob);
+void write_switch_address(const SwitchAddress& address, Blob* blob);
 Result<SwitchAddress> read_switch_address(const Blob& blob);
 
 /// Whether opens without a controller ask for exact sessions.

@@ -79,9 +79,7 @@ Result<std::unique_ptr<Transport>> connect(const std::vector<Endpoint>& switches
 Result<std::unique_ptr<Transport>> connect_to_switch(const Endpoint& to) { return connect({to}); }
 
 // [RDMA-2]
-Endpoint for_requests(const Endpoint& place) {
-  return uses_card(place.carrier) ? with_carrier(place, Carrier::kPackets) : place;
-}
+Endpoint for_requests(const Endpoint& to) { return uses_card(to.carrier) ? with_carrier(to, Carrier::kPackets) : to; }
 
 std::string why_no_rdma(const Config& config, const std::vector<Endpoint>& switches) {
   const auto card = connect_card(config, switches);
@@ -106,8 +104,8 @@ Result<Transports> connect_shards(const Config& config, int rank, const std::vec
   std::vector<Transports> by_shard;
   if (switches.size() > 1 && sessions_move(config)) {
     Transports all;
-    for (const Endpoint& place : switches) {
-      auto of_one = connect_shards(config, rank, {place});
+    for (const Endpoint& to : switches) {
+      auto of_one = connect_shards(config, rank, {to});
       if (!of_one.ok()) return of_one.status();
       std::move(of_one->begin(), of_one->end(), std::back_inserter(all));
     }

@@ -19,7 +19,7 @@ using Transports = std::vector<std::unique_ptr<Transport>>;
 /// A link for control requests, by UDP or by TCP as `to` says.
 Result<std::unique_ptr<Transport>> connect_to_switch(const Endpoint& to);
 /// The address for requests that need no queue pair.
-Endpoint for_requests(const Endpoint& place);
+Endpoint for_requests(const Endpoint& to);
 /// The reason why this host has no card that reaches all these switches; empty: it has one.
 std::string why_no_rdma(const Config& config, const std::vector<Endpoint>& switches);
 /// One shard's link to all these switches, which have one carrier, with the faults of the settings.

@@ -24,14 +24,14 @@ bool answers(Transport& link, const Endpoint& to, const std::string& name, Time 
 
 }  // namespace
 
-bool takes_tcp_alone(Transport& packets, const SwitchAddress& place, Time deadline,
+bool takes_tcp_alone(Transport& packets, const SwitchAddress& address, Time deadline,
                      const std::function<Status()>& ended) {
   const auto within = [deadline](Duration patience) { return std::min(deadline, monotonic_now() + patience); };
-  if (answers(packets, place.endpoint, place.name, within(kPatience), ended)) return false;
-  const Endpoint by_tcp = with_carrier(place.endpoint, Carrier::kTcp);
+  if (answers(packets, address.endpoint, address.name, within(kPatience), ended)) return false;
+  const Endpoint by_tcp = with_carrier(address.endpoint, Carrier::kTcp);
   const auto stream = connect_to_switch(by_tcp);
-  if (!stream.ok() || !answers(*stream.value(), by_tcp, place.name, within(kPatience), ended)) return false;
-  return !answers(packets, place.endpoint, place.name, within(kLastPatience), ended);
+  if (!stream.ok() || !answers(*stream.value(), by_tcp, address.name, within(kPatience), ended)) return false;
+  return !answers(packets, address.endpoint, address.name, within(kLastPatience), ended);
 }
 
 }  // namespace switchml

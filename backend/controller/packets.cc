@@ -59,13 +59,13 @@ void Sessions::packet_in(int at, const uint8_t* frame, size_t size, const Switch
   }
   uint8_t reply[wire::kMaxControlBytes] = {};
   uint8_t* body = reply + wire::kControlBytes;
-  const Request request{at, packet.control, packet.body, from, now};
+  const ControlRequest request{at, packet.control, packet.body, from, now};
   const auto status = other_version ? ReplyStatus::kBadVersion : answer_request(request, body, out);  // [CTL-3]
   if (status) send(at, reply_to(packet.control, *status, reply, from), out);
 }
 
 // Without a status the answer follows when the switches have confirmed.
-std::optional<ReplyStatus> Sessions::answer_request(const Request& request, uint8_t* body, Effects* out) {
+std::optional<ReplyStatus> Sessions::answer_request(const ControlRequest& request, uint8_t* body, Effects* out) {
   switch (static_cast<wire::Request>(request.control.type)) {
     case wire::Request::kOpen: return ReplyStatus::kControlled;  // Opens are calls.
     case wire::Request::kJoin: return join(request, std::nullopt, body, out);
@@ -78,7 +78,7 @@ std::optional<ReplyStatus> Sessions::answer_request(const Request& request, uint
 
 // ---- join ----
 
-bool Sessions::may_join_here(const SessionRecord& session, int rank, const Request& request) const {
+bool Sessions::may_join_here(const SessionRecord& session, int rank, const ControlRequest& request) const {
   const Attachment& place = session.ranks[static_cast<size_t>(rank)];
   if (place.at != request.at) return false;
   const int sender = worker_at(topology_, request.from.endpoint);
@@ -93,7 +93,7 @@ bool Sessions::may_join_here(const SessionRecord& session, int rank, const Reque
 }
 
 // A join with a queue pair for the shard. [MEET-1]
-std::optional<ReplyStatus> Sessions::meet(const Request& request, uint8_t* body, Effects* out) {
+std::optional<ReplyStatus> Sessions::meet(const ControlRequest& request, uint8_t* body, Effects* out) {
   const wire::Join asked = wire::read_join(request.body);
   if (find({asked.job, asked.epoch}) == nullptr) return ReplyStatus::kUnknownSession;
   const size_t payload_bytes = table_.find(asked.job, asked.epoch)->payload_bytes();
@@ -104,7 +104,7 @@ std::optional<ReplyStatus> Sessions::meet(const Request& request, uint8_t* body,
 }
 
 // Writes the body of the reply to a join, or to a meet: then with the switch's introduction. [MEET-2]
-void Sessions::write_joined(const SessionRecord& session, const Pending& pending, uint8_t* body) const {
+void Sessions::write_joined(const SessionRecord& session, const PendingWork& pending, uint8_t* body) const {
   wire::write_join_reply(session.join_reply(pending.join), body);
   const auto& own = session.confirmed.at({pending.join.worker, pending.join.shard}).own;
   if (!pending.met || !own) return;
@@ -112,7 +112,7 @@ void Sessions::write_joined(const SessionRecord& session, const Pending& pending
   wire::write_introduction(introduction_of(*own, address, pending.met->introduction), body + wire::kJoinReplyBytes);
 }
 
-std::optional<ReplyStatus> Sessions::join(const Request& request, const std::optional<Met>& met, uint8_t* body,
+std::optional<ReplyStatus> Sessions::join(const ControlRequest& request, const std::optional<Met>& met, uint8_t* body,
                                           Effects* out) {
   const wire::Join asked = wire::read_join(request.body);
   SessionRecord* session = find({asked.job, asked.epoch});
@@ -132,7 +132,7 @@ std::optional<ReplyStatus> Sessions::join(const Request& request, const std::opt
   }
   if (session->joining.count(member) != 0) return std::nullopt;
   const auto known = session->confirmed.find(member);
-  auto pending = request.pending(Pending::Cause::kJoin, session->id);
+  auto pending = request.pending(PendingWork::Cause::kJoin, session->id);
   pending->join = asked;
   pending->met = met;
   const auto pair = pending->pair();
@@ -147,7 +147,7 @@ std::optional<ReplyStatus> Sessions::join(const Request& request, const std::opt
   return std::nullopt;
 }
 
-void Sessions::joined(const Pending& pending, const std::vector<CommandResult>& results, Effects* out) {
+void Sessions::joined(const PendingWork& pending, const std::vector<CommandResult>& results, Effects* out) {
   SessionRecord* session = find(pending.id);
   if (session == nullptr) return;
   const wire::Join& asked = pending.join;
@@ -168,7 +168,7 @@ void Sessions::joined(const Pending& pending, const std::vector<CommandResult>& 
 
 // ---- close ----
 
-ReplyStatus Sessions::close(const Request& request, Effects* out) {
+ReplyStatus Sessions::close(const ControlRequest& request, Effects* out) {
   const wire::Close asked = wire::read_close(request.body);
   const auto closed = table_.close(asked, request.now);
   SessionRecord* session = find({asked.job, asked.epoch});
@@ -183,7 +183,7 @@ ReplyStatus Sessions::close(const Request& request, Effects* out) {
 
 // ---- probe ----
 
-std::optional<ReplyStatus> Sessions::probe(const Request& request, Effects* out) {
+std::optional<ReplyStatus> Sessions::probe(const ControlRequest& request, Effects* out) {
   const wire::Probe asked = wire::read_probe(request.body);
   SessionRecord* session = find({asked.job, asked.epoch});
   if (session == nullptr) return ReplyStatus::kUnknownSession;
@@ -194,7 +194,7 @@ std::optional<ReplyStatus> Sessions::probe(const Request& request, Effects* out)
   if (asked.slot >= entry.slots() || asked.seq == 0) return ReplyStatus::kBadRequest;
   entry.last_heard = request.now;
   if (!session->probing.insert(asked.worker).second) return std::nullopt;
-  auto pending = request.pending(Pending::Cause::kProbe, session->id);
+  auto pending = request.pending(PendingWork::Cause::kProbe, session->id);
   pending->probe = asked;
   for (const TreeNode& node : session->tree.nodes) {
     pending->commands.emplace_back(node.at, Contributors{session->id, asked.slot, asked.seq});
@@ -203,7 +203,7 @@ std::optional<ReplyStatus> Sessions::probe(const Request& request, Effects* out)
   return std::nullopt;
 }
 
-void Sessions::look_for_silence(const Pending& pending, const UseInTree& use, SessionRecord* session) {
+void Sessions::look_for_silence(const PendingWork& pending, const UseInTree& use, SessionRecord* session) {
   const wire::Probe& asked = pending.probe;
   const auto news =
       session->silent_paths.note(session->tree, use, asked.worker, {asked.slot, asked.seq}, pending.asked_at);
@@ -214,7 +214,7 @@ void Sessions::look_for_silence(const Pending& pending, const UseInTree& use, Se
 }
 
 // Ranks of a switch that does not answer count as missing. One command per node.
-void Sessions::probed(const Pending& pending, const std::vector<CommandResult>& results, Effects* out) {
+void Sessions::probed(const PendingWork& pending, const std::vector<CommandResult>& results, Effects* out) {
   SessionRecord* session = find(pending.id);
   if (session == nullptr) return;
   session->probing.erase(pending.probe.worker);

@@ -54,7 +54,7 @@ struct Sessions::Met {
   QueuePair pair;
 };
 
-struct Sessions::Pending {
+struct Sessions::PendingWork {
   enum class Cause { kOpen, kJoin, kProbe, kRemove } cause = Cause::kRemove;
   SessionId id;
   std::vector<Command> commands;
@@ -70,7 +70,7 @@ struct Sessions::Pending {
 };
 
 /// A control request, and its origin.
-struct Sessions::Request {
+struct Sessions::ControlRequest {
   int at = 0;
   wire::Control control;
   const uint8_t* body = nullptr;  // Has the type's length.
@@ -78,8 +78,8 @@ struct Sessions::Request {
   Time now{};
 
   /// The record of this request until it is answered.
-  std::unique_ptr<Pending> pending(Pending::Cause cause, SessionId id) const {
-    auto out = std::make_unique<Pending>();
+  std::unique_ptr<PendingWork> pending(PendingWork::Cause cause, SessionId id) const {
+    auto out = std::make_unique<PendingWork>();
     out->cause = cause;
     out->id = id;
     out->at = at;

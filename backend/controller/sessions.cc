@@ -109,18 +109,18 @@ void Sessions::switch_down(int at, const std::string& problem) {
 void Sessions::done(uint64_t work, const std::vector<CommandResult>& results, Effects* out) {
   const auto found = pending_.find(work);
   if (found == pending_.end()) return;
-  const std::unique_ptr<Pending> pending = std::move(found->second);
+  const std::unique_ptr<PendingWork> pending = std::move(found->second);
   pending_.erase(found);
   note_removals(*pending, results);
   switch (pending->cause) {
-    case Pending::Cause::kOpen: return opened(*pending, results, out);
-    case Pending::Cause::kJoin: return joined(*pending, results, out);
-    case Pending::Cause::kProbe: return probed(*pending, results, out);
-    case Pending::Cause::kRemove: return;
+    case PendingWork::Cause::kOpen: return opened(*pending, results, out);
+    case PendingWork::Cause::kJoin: return joined(*pending, results, out);
+    case PendingWork::Cause::kProbe: return probed(*pending, results, out);
+    case PendingWork::Cause::kRemove: return;
   }
 }
 
-void Sessions::begin(std::unique_ptr<Pending> pending, Effects* out) {
+void Sessions::begin(std::unique_ptr<PendingWork> pending, Effects* out) {
   out->works.push_back({++last_work_, pending->commands});
   pending_[last_work_] = std::move(pending);
 }
@@ -252,8 +252,8 @@ std::optional<Refusal> Sessions::find_opened(const OpenRequest& request, uint64_
 
 // Removals that a switch has not confirmed come first: the new session may use their resources.
 void Sessions::install(SessionRecord* session, Effects* out) {
-  auto pending = std::make_unique<Pending>();
-  pending->cause = Pending::Cause::kOpen;
+  auto pending = std::make_unique<PendingWork>();
+  pending->cause = PendingWork::Cause::kOpen;
   pending->id = session->id;
   for (const TreeNode& node : session->tree.nodes) {
     for (const auto& [job, epoch] : state(node.at).unconfirmed()) {
@@ -314,7 +314,7 @@ OpenAnswer Sessions::answer(const SessionRecord& session, uint64_t ticket) const
   return answer;
 }
 
-void Sessions::opened(const Pending& pending, const std::vector<CommandResult>& results, Effects* out) {
+void Sessions::opened(const PendingWork& pending, const std::vector<CommandResult>& results, Effects* out) {
   SessionRecord* session = find(pending.id);
   if (session == nullptr) return;  // Ended meanwhile, with an answer.
   for (size_t i = 0; i < results.size(); ++i) {
@@ -337,7 +337,7 @@ void Sessions::end(uint8_t job, const Refusal& why, Effects* out) {
   sessions_.erase(found);
   table_.end(job);
   for (const uint64_t ticket : session->waiting) out->answers.push_back(refusal_of(ticket, why));
-  auto pending = std::make_unique<Pending>();
+  auto pending = std::make_unique<PendingWork>();
   pending->id = session->id;
   for (const TreeNode& node : session->tree.nodes) {
     switches_[static_cast<size_t>(node.at)].release(job);
@@ -346,7 +346,7 @@ void Sessions::end(uint8_t job, const Refusal& why, Effects* out) {
   begin(std::move(pending), out);
 }
 
-void Sessions::note_removals(const Pending& pending, const std::vector<CommandResult>& results) {
+void Sessions::note_removals(const PendingWork& pending, const std::vector<CommandResult>& results) {
   for (size_t i = 0; i < results.size() && i < pending.commands.size(); ++i) {
     const auto* remove = std::get_if<Remove>(&pending.commands[i].what);
     if (remove == nullptr || !results[i].ok) continue;
@@ -367,7 +367,7 @@ bool Sessions::removing_at(int at) const {
 void Sessions::repeat_removals(Effects* out) {
   for (int at = 0; at < static_cast<int>(switches_.size()); ++at) {
     if (!state(at).connected() || state(at).unconfirmed().empty() || removing_at(at)) continue;
-    auto pending = std::make_unique<Pending>();
+    auto pending = std::make_unique<PendingWork>();
     for (const auto& [job, epoch] : state(at).unconfirmed()) {
       pending->commands.emplace_back(at, Remove{{job, epoch}});
     }

@@ -136,8 +136,8 @@ class Sessions {
  private:
   struct SessionRecord;
   struct Met;
-  struct Pending;
-  struct Request;
+  struct PendingWork;
+  struct ControlRequest;
 
   // ---- open and end (sessions.cc) ----
   std::optional<Refusal> try_open(const OpenRequest& request, uint64_t ticket, Time now, Effects* out);
@@ -161,10 +161,10 @@ class Sessions {
   std::string mac_of(const TreeNode& node) const;
   std::vector<Endpoint> addresses_of(const std::vector<Attachment>& ranks) const;
   OpenAnswer answer(const SessionRecord& session, uint64_t ticket) const;
-  void opened(const Pending& pending, const std::vector<CommandResult>& results, Effects* out);
+  void opened(const PendingWork& pending, const std::vector<CommandResult>& results, Effects* out);
   void end(uint8_t job, const Refusal& why, Effects* out);
-  void begin(std::unique_ptr<Pending> pending, Effects* out);
-  void note_removals(const Pending& pending, const std::vector<CommandResult>& results);
+  void begin(std::unique_ptr<PendingWork> pending, Effects* out);
+  void note_removals(const PendingWork& pending, const std::vector<CommandResult>& results);
   bool removing_at(int at) const;
   void repeat_removals(Effects* out);
   void expire(const std::vector<uint8_t>& jobs, Effects* out);
@@ -172,24 +172,24 @@ class Sessions {
   SessionRecord* find(SessionId id) const;
 
   // ---- packets (packets.cc) ----
-  std::optional<wire::ReplyStatus> answer_request(const Request& request, uint8_t* body, Effects* out);
-  std::optional<wire::ReplyStatus> join(const Request& request, const std::optional<Met>& met, uint8_t* body,
+  std::optional<wire::ReplyStatus> answer_request(const ControlRequest& request, uint8_t* body, Effects* out);
+  std::optional<wire::ReplyStatus> join(const ControlRequest& request, const std::optional<Met>& met, uint8_t* body,
                                         Effects* out);
-  std::optional<wire::ReplyStatus> meet(const Request& request, uint8_t* body, Effects* out);
-  void write_joined(const SessionRecord& session, const Pending& pending, uint8_t* body) const;
-  wire::ReplyStatus close(const Request& request, Effects* out);
-  std::optional<wire::ReplyStatus> probe(const Request& request, Effects* out);
-  bool may_join_here(const SessionRecord& session, int rank, const Request& request) const;
-  void joined(const Pending& pending, const std::vector<CommandResult>& results, Effects* out);
-  void probed(const Pending& pending, const std::vector<CommandResult>& results, Effects* out);
-  void look_for_silence(const Pending& pending, const UseInTree& use, SessionRecord* session);
+  std::optional<wire::ReplyStatus> meet(const ControlRequest& request, uint8_t* body, Effects* out);
+  void write_joined(const SessionRecord& session, const PendingWork& pending, uint8_t* body) const;
+  wire::ReplyStatus close(const ControlRequest& request, Effects* out);
+  std::optional<wire::ReplyStatus> probe(const ControlRequest& request, Effects* out);
+  bool may_join_here(const SessionRecord& session, int rank, const ControlRequest& request) const;
+  void joined(const PendingWork& pending, const std::vector<CommandResult>& results, Effects* out);
+  void probed(const PendingWork& pending, const std::vector<CommandResult>& results, Effects* out);
+  void look_for_silence(const PendingWork& pending, const UseInTree& use, SessionRecord* session);
 
   Topology topology_;
   std::vector<SwitchState> switches_;
   softswitch::SessionTable table_;
   std::map<std::vector<int>, Plan> plans_;                      // Key: workers.
   std::map<uint8_t, std::unique_ptr<SessionRecord>> sessions_;  // Key: job.
-  std::map<uint64_t, std::unique_ptr<Pending>> pending_;        // Key: Work::id.
+  std::map<uint64_t, std::unique_ptr<PendingWork>> pending_;    // Key: Work::id.
   uint64_t last_work_ = 0;
   std::optional<Time> last_sweep_;
   ControllerCounters counters_;

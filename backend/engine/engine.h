@@ -85,6 +85,9 @@ class Engine {
   /// exact_can(op, type).
   virtual void submit(Collective collective) = 0;
 
+  /// A watermark of an input has risen (Collective::ready). Thread-safe.
+  virtual void wake() {}
+
   /// A turn for the calling thread, where it can have one and nothing is under way; else null. Must end before the
   /// engine does. Callbacks of collectives then run in that thread too.
   virtual std::unique_ptr<CallerTurn> begin_turn() { return nullptr; }

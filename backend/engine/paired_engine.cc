@@ -67,6 +67,11 @@ void PairedEngine::submit(Collective collective) {
   switched_.submit(std::move(collective));
 }
 
+void PairedEngine::wake() {
+  switched_.wake();
+  exact_.wake();
+}
+
 void PairedEngine::abort(const std::string& reason) {
   switched_.abort(reason);
   exact_.abort(reason);

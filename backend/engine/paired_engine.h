@@ -47,6 +47,7 @@ class PairedEngine final : public Engine {
   PairedEngine(Engine& switched, Engine& exact) : switched_(switched), exact_(exact) {}
 
   void submit(Collective collective) override;
+  void wake() override;
   void abort(const std::string& reason) override;
   void fail(const Status& status) override;
 

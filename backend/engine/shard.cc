@@ -9,8 +9,7 @@
 #include "base/assert.h"
 #include "base/limits.h"
 #include "base/log.h"
-#include "exact/exact_format.h"
-#include "integer/integer_format.h"
+#include "engine/make_format.h"
 
 namespace switchml {
 
@@ -20,11 +19,6 @@ namespace {
 constexpr size_t kAlignment = 64;
 size_t frame_stride(const SessionParameters& session) {
   return kAlignment + (session.payload_bytes + kAlignment - 1) / kAlignment * kAlignment;
-}
-
-std::unique_ptr<Format> make_format(const SessionParameters& session, bool keep_results, WorkerCounters& counters) {
-  if (session.exact) return std::make_unique<ExactFormat>(session, keep_results, counters);
-  return std::make_unique<IntegerFormat>(session, counters);
 }
 
 }  // namespace

@@ -141,6 +141,10 @@ class EngineImpl final : public SwitchEngine {
     }
   }
 
+  void wake() override {
+    for (const auto& shard : shards_) shard->wake();
+  }
+
   void abort(const std::string& reason) override {
     const Status status(Code::kAborted, reason);
     remember(status);

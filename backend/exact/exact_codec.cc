@@ -52,6 +52,13 @@ size_t ExactCodec::encode(ElementRange range, uint8_t* out) const {
   return bytes;
 }
 
+bool ExactCodec::is_ready(ElementRange range) const {
+  if (!has_pieces_) return collective_.is_ready(range.begin + range.count);
+  if (gather_ == nullptr || collective_.ready == nullptr) return true;
+  const ElementRange part = piece(worker_, range);
+  return part.count == 0 || collective_.is_ready(part.begin + part.count - worker_ * collective_.count);
+}
+
 /// Whether no result overwrites elements that may still be sent: output and input are apart, or congruent.
 bool ExactCodec::output_follows_input() const {
   const size_t size = element_bytes(collective_.type);
@@ -121,6 +128,12 @@ bool ExactCodec::wants(ElementRange range) const {
 }
 
 ElementRange ExactCodec::wanted() const { return {output_.begin, output_.end - output_.begin}; }
+
+void ExactCodec::report_written(ElementRange range) const {
+  const ElementRange part = has_pieces_ ? piece(worker_, range) : range;
+  const size_t first = has_pieces_ ? worker_ * collective_.count : 0;
+  if (part.count > 0) collective_.report_written(part.begin - first, part.begin + part.count - first);
+}
 
 void ExactCodec::decode(const uint8_t* elements, ElementRange range) const {
   if (!has_pieces_) {

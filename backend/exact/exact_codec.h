@@ -29,6 +29,8 @@ class ExactCodec {
   /// Writes elements `range` to `out`, which has room for them; returns the number of bytes, 0 where this worker
   /// contributes none. In a gather this also copies the worker's own piece to its output.
   size_t encode(ElementRange range, uint8_t* out) const;
+  /// Whether encode() may read what it needs of them.
+  bool is_ready(ElementRange range) const;
   /// The input memory that has those elements as encode() would write them; null: none, or results may overwrite it.
   const uint8_t* source(ElementRange range) const;
   /// The memory that decode() would fill with the whole result of `range`; null: there is no such memory.
@@ -38,6 +40,8 @@ class ExactCodec {
   size_t bytes(ElementRange range) const { return range.count * element_bytes(collective_.type); }
   /// Writes the result of `range` into the collective's output, as far as that asks for it.
   void decode(const uint8_t* elements, ElementRange range) const;
+  /// The result of `range` has been written there.
+  void report_written(ElementRange range) const;
 
  private:
   bool divides_parts() const;

@@ -28,8 +28,10 @@ class ExactTask final : public Task {
   }
 
   bool has_chunks_left() const { return left_.count > 0; }
-  ElementRange take() {
+  /// None: its elements are not ready.
+  std::optional<ElementRange> take() {
     const ElementRange chunk{left_.begin, std::min(left_.count, chunk_elements_)};
+    if (!codec.is_ready(chunk)) return std::nullopt;
     left_ = {left_.begin + chunk.count, left_.count - chunk.count};
     return chunk;
   }
@@ -73,7 +75,10 @@ Format::Next ExactFormat::next(Task& task, const LaneShape& lane) {
 }
 
 std::optional<Chunk> ExactFormat::take(Task& task, const LaneShape& lane) {
-  if (next(task, lane) == Next::kElements) return Chunk{Stage::kData, 0, exact(task).take()};  // [ELANE-4]
+  if (next(task, lane) == Next::kElements) {  // [ELANE-4]
+    const std::optional<ElementRange> range = exact(task).take();
+    return range ? std::optional<Chunk>({Stage::kData, 0, *range}) : std::nullopt;
+  }
   task.announced = true;
   return Chunk{Stage::kAnnounced, 0, {}};
 }
@@ -130,21 +135,36 @@ TxFrame ExactFormat::frame_of(const InFlight& flight, bool is_repeat) const {
   return frame;
 }
 
-void ExactFormat::seal(InFlight& flight, bool wants_result) const {
-  const Collective& collective = flight.task->collective();
-  flight.call = call_of(flight, 0);  // [ERES-1]
+wire::ExactHeader ExactFormat::header_of(size_t slot, uint32_t seq) const {
   wire::ExactHeader header;
   header.version = wire::kVersion;
   header.kind = static_cast<uint8_t>(wire::Kind::kExactContribution);
-  header.flags = wants_result ? uint8_t{0} : wire::kFlagNoElements;  // [MOVED-7]
   header.job = session_.job;
   header.worker = static_cast<uint8_t>(session_.worker);
   header.epoch = session_.epoch;
-  header.slot = flight.slot;
+  header.slot = static_cast<uint16_t>(slot);
+  header.seq = seq;
+  return header;
+}
+
+std::vector<uint8_t> ExactFormat::frame_of_zeros(size_t slot, uint32_t seq, size_t bytes) const {  // [PATH-5]
+  std::vector<uint8_t> frame(wire::kExactHeaderBytes + bytes);
+  wire::ExactHeader header = header_of(slot, seq);
+  header.type = static_cast<uint8_t>(ElementType::kUInt8);
+  header.operation = static_cast<uint8_t>(ReduceOp::kSum);
+  header.divisor = 1;
+  wire::seal_exact(header, session_.checksum_rule(), frame.data(), bytes);
+  return frame;
+}
+
+void ExactFormat::seal(InFlight& flight, bool wants_result) const {
+  const Collective& collective = flight.task->collective();
+  flight.call = call_of(flight, 0);  // [ERES-1]
+  wire::ExactHeader header = header_of(flight.slot, flight.seq);
+  header.flags = wants_result ? uint8_t{0} : wire::kFlagNoElements;  // [MOVED-7]
   header.type = static_cast<uint8_t>(collective.type);
   header.operation = static_cast<uint8_t>(collective.op);
   header.divisor = exact(*flight.task).codec.divisor();
-  header.seq = flight.seq;
   header.call = flight.call;
   if (flight.has_target) header.flags |= wire::kFlagTarget;
   uint8_t* const head = flight.frame - (flight.has_target ? wire::kTargetBytes : 0);
@@ -183,7 +203,9 @@ Format::Verdict ExactFormat::judge(const InFlight& flight, const ResultView& res
 void ExactFormat::decode(Task& task, const InFlight& flight, const ResultView& result) {
   if (is_in_target(flight, result)) counters_.bytes_written_in_place.add(flight.result_bytes);
   if (flight.stage != Stage::kData) return;
-  if (result.bytes > 0) exact(task).codec.decode(result.payload, flight.range);
+  const ExactCodec& codec = exact(task).codec;
+  if (result.bytes > 0) codec.decode(result.payload, flight.range);
+  codec.report_written(flight.range);
   if (task.collective().operands() != nullptr) counters_.elements_summed_by_switch.add(flight.range.count);
 }
 

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "format/format.h"
+#include "wire/layout.h"
 
 namespace switchml {
 
@@ -24,6 +25,7 @@ class ExactFormat final : public Format {
   Next next(Task& task, const LaneShape& lane) override;
   std::optional<Chunk> take(Task& task, const LaneShape& lane) override;
   void encode(InFlight& flight, Transport& link) override;
+  std::vector<uint8_t> frame_of_zeros(size_t slot, uint32_t seq, size_t bytes) const override;
   TxFrame frame_of(const InFlight& flight, bool is_repeat) const override;
   void readdress(const InFlight& flight) const override;
   Parsed parse(const uint8_t* frame, size_t size, ResultView* result) const override;
@@ -32,6 +34,7 @@ class ExactFormat final : public Format {
   std::string disagreement() const override;
 
  private:
+  wire::ExactHeader header_of(size_t slot, uint32_t seq) const;
   void offer_memory(InFlight& flight, bool wants_result, Transport& link) const;
   void seal(InFlight& flight, bool wants_result) const;
   const uint8_t* without_target(const InFlight& flight) const;

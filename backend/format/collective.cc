@@ -45,6 +45,13 @@ OutputRange Collective::output() const {
   return {output, 0, output != nullptr ? count : 0};
 }
 
+void Collective::tell_written(size_t begin, size_t end) const {
+  const OutputRange wanted = output();
+  begin = std::max(begin, wanted.begin);
+  end = std::min(end, wanted.end);
+  if (begin < end) written->written(begin - wanted.begin, end - wanted.begin);
+}
+
 std::string describe(const Collective& collective) {
   if (collective.op == ReduceOp::kBarrier) return collective.title;
   if (collective.movement() != Movement::kNone) {
@@ -79,6 +86,7 @@ Status complete_alone(const Collective& collective) {
     const void* from = static_cast<const uint8_t*>(input) + range.begin * size;
     if (range.end > range.begin && from != range.data) std::memmove(range.data, from, (range.end - range.begin) * size);
   }
+  collective.report_written(0, collective.count);
   return {};
 }
 

@@ -12,6 +12,7 @@
 #include "base/element_type.h"
 #include "base/reduce_op.h"
 #include "base/status.h"
+#include "format/watermark.h"
 
 namespace switchml {
 
@@ -88,11 +89,17 @@ inline constexpr bool has_piece_of_each(Movement movement) {
 }
 
 /// One collective. The engine reads inputs and writes outputs from submit() until `done` runs; both stay the caller's.
+/// So do the watermarks.
 struct Collective {
   ReduceOp op = ReduceOp::kSum;
   ElementType type = ElementType::kFloat32;
   size_t count = 0;  // Elements of the tensor, or of the piece that each worker has.
   std::variant<Reduce, ReduceScatter, Broadcast, Scatter, Gather, Exchange> kind;
+  /// Elements of input() that may be read; null: all of them. What is not ready keeps what was submitted later from
+  /// being sent.
+  const Watermark* ready = nullptr;
+  /// Is told which elements of output() have been written; null: nothing is.
+  ResultWatermark* written = nullptr;
   /// The collective fails with kTimeout if it is not complete by then.
   Time deadline = kNever;
   /// For messages: the number of the group's call that it belongs to, from 1 on.
@@ -123,6 +130,15 @@ struct Collective {
   const void* input() const;
   /// What it gets; of a Gather nothing, which has several ranges.
   OutputRange output() const;
+  /// Whether the first `end` elements of input() may be read.
+  bool is_ready(size_t end) const { return ready == nullptr || ready->elements() >= end; }
+  /// Elements [begin, end) of the result have been written, as far as output() has them.
+  void report_written(size_t begin, size_t end) const {
+    if (written != nullptr) tell_written(begin, end);
+  }
+
+ private:
+  void tell_written(size_t begin, size_t end) const;
 };
 
 /// Elements of all that moves or is reduced: of a gathering or a scatter, the pieces of all workers one after the
@@ -136,7 +152,8 @@ std::string describe(const Collective& collective);
 /// Hash of what ranks must agree about beside operation, type and number of elements: title, tag, divisor, movement and
 /// root.
 uint64_t agreement_hash(const Collective& collective);
-/// A collective of one worker: the result is its input, exactly. Fails as Exchange::on_sizes_known does.
+/// A collective of one worker, all of which is ready: the result is its input, exactly. Fails as
+/// Exchange::on_sizes_known does.
 Status complete_alone(const Collective& collective);
 
 }  // namespace switchml

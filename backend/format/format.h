@@ -91,10 +91,13 @@ class Format {
   };
   /// What take() would give, if it need not wait.
   virtual Next next(Task& task, const LaneShape& lane) = 0;
-  /// The task's next chunk for this lane; none where it must wait for results. Precondition: next() is not kNothing.
+  /// The task's next chunk for this lane; none where it must wait for results, or for elements to be ready.
+  /// Precondition: next() is not kNothing.
   virtual std::optional<Chunk> take(Task& task, const LaneShape& lane) = 0;
   /// Writes the frame of a chunk that was opened in a slot. `link`: the transport that it goes through.
   virtual void encode(InFlight& flight, Transport& link) = 0;
+  /// The frame of a use of a slot that no collective has: so many bytes of zeros.
+  virtual std::vector<uint8_t> frame_of_zeros(size_t slot, uint32_t seq, size_t bytes) const = 0;
   /// As it goes to the transport; a repeat may be on its way while the result is being written.
   virtual TxFrame frame_of(const InFlight& flight, bool is_repeat) const;
   /// Writes the session's job and epoch into an open frame, after a move to another switch. [MOVE-5]

@@ -120,9 +120,11 @@ std::optional<Chunk> IntegerFormat::take(Task& any, const LaneShape& lane) {
 std::optional<Chunk> IntegerFormat::take_call(IntegerTask& task) {
   const size_t g = task.next_call;
   if (task.plan.with_exponents()) {
+    const ElementRange all = task.plan.superblock(g);
+    if (!task.collective().is_ready(all.begin + all.count)) return std::nullopt;
     SuperblockRing& ring = ring_of(task);
     if (ring.full()) return std::nullopt;
-    ring.take(task.serial, g, task.plan.superblock(g));
+    ring.take(task.serial, g, all);
   }
   if (!task.is_bulk()) task.announced = true;
   ++task.next_call;
@@ -144,6 +146,7 @@ std::optional<Chunk> IntegerFormat::take_data(IntegerTask& task) {
     }
   }
   const Chunk chunk{Stage::kData, g, task.plan.chunk(g, task.next_chunk)};
+  if (!task.collective().is_ready(chunk.range.begin + chunk.range.count)) return std::nullopt;
   if (++task.next_chunk == chunks) {
     ++task.next_superblock;
     task.next_chunk = 0;
@@ -170,6 +173,25 @@ void IntegerFormat::encode(InFlight& flight, Transport&) {
   seal(flight, task.codec.operation(flight.stage), n, exponents_hash);
 }
 
+wire::Header IntegerFormat::header_of(size_t slot, uint32_t seq, wire::Operation operation) const {
+  wire::Header header;
+  header.version = wire::kVersion;
+  header.kind = static_cast<uint8_t>(wire::Kind::kContribution);
+  header.flags = static_cast<uint8_t>(operation);
+  header.job = session_.job;
+  header.worker = static_cast<uint8_t>(session_.worker);
+  header.epoch = session_.epoch;
+  header.slot = static_cast<uint16_t>(slot);
+  header.seq = seq;
+  return header;
+}
+
+std::vector<uint8_t> IntegerFormat::frame_of_zeros(size_t slot, uint32_t seq, size_t bytes) const {  // [PATH-5]
+  std::vector<uint8_t> frame(wire::kHeaderBytes + bytes);
+  wire::write_header(header_of(slot, seq, wire::Operation::kSum), frame.data());
+  return frame;
+}
+
 // Writes header and witness of the words that are already in the frame.
 void IntegerFormat::seal(InFlight& flight, wire::Operation operation, size_t words, uint64_t exponents_hash) const {
   const size_t bytes = words * kWordBytes;
@@ -180,15 +202,7 @@ void IntegerFormat::seal(InFlight& flight, wire::Operation operation, size_t wor
   flight.result_bytes = flight.sent_bytes;
   std::memset(words_of(flight) + bytes, 0, flight.sent_bytes - bytes);
   if (flight.stage == Stage::kCall) witness_.guard(words_of(flight), words, flight.call);  // [CALL-7]
-  wire::Header header;
-  header.version = wire::kVersion;
-  header.kind = static_cast<uint8_t>(wire::Kind::kContribution);
-  header.flags = static_cast<uint8_t>(operation);
-  header.job = session_.job;
-  header.worker = static_cast<uint8_t>(session_.worker);
-  header.epoch = session_.epoch;
-  header.slot = flight.slot;
-  header.seq = flight.seq;
+  wire::Header header = header_of(flight.slot, flight.seq, operation);
   const bool summed = operation == wire::Operation::kSum;
   // [WIT-3, WIT-4]
   header.witness = witness_.contribution(session_.worker, flight.call, words_of(flight), summed ? words : 0);
@@ -249,6 +263,7 @@ void IntegerFormat::decode(Task& any, const InFlight& flight, const ResultView& 
       break;
     case Stage::kData:
       task.codec.decode_data(result.payload, flight.range, superblock);
+      task.collective().report_written(flight.range.begin, flight.range.begin + flight.range.count);
       counters_.elements_summed_by_switch.add(flight.range.count);
       if (superblock != nullptr && ++superblock->chunks_done == task.plan.chunks_of_superblock(superblock->number)) {
         ring_of(task).finish(superblock);

@@ -28,6 +28,7 @@ class IntegerFormat final : public Format {
   Next next(Task& task, const LaneShape& lane) override;
   std::optional<Chunk> take(Task& task, const LaneShape& lane) override;
   void encode(InFlight& flight, Transport& link) override;
+  std::vector<uint8_t> frame_of_zeros(size_t slot, uint32_t seq, size_t bytes) const override;
   void readdress(const InFlight& flight) const override;
   Parsed parse(const uint8_t* frame, size_t size, ResultView* result) const override;
   Verdict judge(const InFlight& flight, const ResultView& result) const override;
@@ -38,6 +39,7 @@ class IntegerFormat final : public Format {
   std::optional<Chunk> take_call(IntegerTask& task);
   std::optional<Chunk> take_data(IntegerTask& task);
   SuperblockRing& ring_of(const Task& task) { return rings_[task.is_bulk() ? 1 : 0]; }
+  wire::Header header_of(size_t slot, uint32_t seq, wire::Operation operation) const;
   void seal(InFlight& flight, wire::Operation operation, size_t words, uint64_t exponents_hash) const;
 
   std::vector<SuperblockRing> rings_;  // One per stream.

@@ -5,8 +5,7 @@
 #include <string>
 
 #include "base/limits.h"
-#include "wire/checksum.h"
-#include "wire/packet.h"
+#include "engine/make_format.h"
 
 namespace switchml {
 
@@ -28,7 +27,8 @@ struct Trial {
 
 class PathCheck {
  public:
-  PathCheck(Transport& transport, const SessionParameters& session) : transport_(transport), session_(session) {
+  PathCheck(Transport& transport, const SessionParameters& session)
+      : transport_(transport), session_(session), probe_(session) {
     for (const size_t payload :
          path_check_sizes(session.payload_bytes, session.slots_per_shard(), session.whole_chunks)) {
       add(payload);
@@ -73,7 +73,7 @@ class PathCheck {
   void add(size_t payload) {
     Trial trial;
     trial.payload = payload;
-    trial.frame = path_check_frame(session_, trials_.size(), payload);  // [PATH-3]
+    trial.frame = probe_.frame(trials_.size(), payload);  // [PATH-3]
     trials_.push_back(std::move(trial));
     ++missing_;
   }
@@ -109,7 +109,7 @@ class PathCheck {
   }
 
   void take(const RxFrame& frame) {
-    const int slot = path_check_slot(session_, frame);
+    const int slot = probe_.slot_of(frame);
     if (slot < 0 || slot >= static_cast<int>(trials_.size())) return;
     Trial& trial = trials_[static_cast<size_t>(slot)];
     if (trial.returned || frame.size != trial.frame.size()) return;
@@ -135,6 +135,7 @@ class PathCheck {
 
   Transport& transport_;
   const SessionParameters& session_;
+  const PathProbe probe_;
   std::vector<Trial> trials_;  // A trial's slot is its index. The longest is first, the one without words last.
   size_t missing_ = 0;         // Trials that have not returned.
   Time returned_at_{};         // When the shortest did.
@@ -153,61 +154,16 @@ std::vector<size_t> path_check_sizes(size_t payload, int slots, bool whole_chunk
   return sizes;
 }
 
-namespace {
+PathProbe::PathProbe(const SessionParameters& session) : format_(make_format(session, false, counters_)) {}
 
-/// Header: wire::Header or wire::ExactHeader.
-template <typename Header>
-Header header_of(const SessionParameters& session, wire::Kind kind, size_t slot) {
-  Header header;
-  header.version = wire::kVersion;
-  header.kind = static_cast<uint8_t>(kind);
-  header.job = session.job;
-  header.worker = static_cast<uint8_t>(session.worker);
-  header.epoch = session.epoch;
-  header.slot = static_cast<uint16_t>(slot);
-  header.seq = kPathCheckSeq;
-  return header;
+std::vector<uint8_t> PathProbe::frame(size_t slot, size_t payload) const {
+  return format_->frame_of_zeros(slot, kPathCheckSeq, payload);
 }
 
-std::vector<uint8_t> zeros_as_words(const SessionParameters& session, size_t slot, size_t payload) {  // [PATH-5]
-  std::vector<uint8_t> frame(wire::kHeaderBytes + payload);
-  auto header = header_of<wire::Header>(session, wire::Kind::kContribution, slot);
-  header.flags = static_cast<uint8_t>(wire::Operation::kSum);
-  wire::write_header(header, frame.data());
-  return frame;
-}
-
-std::vector<uint8_t> zeros_as_elements(const SessionParameters& session, size_t slot, size_t payload) {  // [PATH-5]
-  std::vector<uint8_t> frame(wire::kExactHeaderBytes + payload);
-  auto header = header_of<wire::ExactHeader>(session, wire::Kind::kExactContribution, slot);
-  header.type = static_cast<uint8_t>(ElementType::kUInt8);
-  header.operation = static_cast<uint8_t>(ReduceOp::kSum);
-  header.divisor = 1;
-  wire::seal_exact(header, session.checksum_rule(), frame.data(), payload);
-  return frame;
-}
-
-template <typename Header>
-int slot_of(const SessionParameters& session, const Header& header) {
-  const bool ours = header.job == session.job && header.epoch == session.epoch && header.seq == kPathCheckSeq;
-  return ours ? header.slot : -1;
-}
-
-}  // namespace
-
-std::vector<uint8_t> path_check_frame(const SessionParameters& session, size_t slot, size_t payload) {
-  return session.exact ? zeros_as_elements(session, slot, payload) : zeros_as_words(session, slot, payload);
-}
-
-int path_check_slot(const SessionParameters& session, const RxFrame& frame) {
-  if (session.exact) {
-    wire::ExactPacket packet;
-    const auto error = wire::parse_exact(frame.data, frame.size, wire::Kind::kExactResult, &packet);
-    return error == wire::ParseError::kNone ? slot_of(session, packet.header) : -1;
-  }
-  wire::DataPacket packet;
-  const auto error = wire::parse_data(frame.data, frame.size, wire::Kind::kResult, &packet);
-  return error == wire::ParseError::kNone ? slot_of(session, packet.header) : -1;
+int PathProbe::slot_of(const RxFrame& frame) const {
+  ResultView result;
+  const bool is_ours = format_->parse(frame.data, frame.size, &result) == Format::Parsed::kResult;
+  return is_ours && result.seq == kPathCheckSeq ? result.slot : -1;
 }
 
 size_t path_check_slots(const SessionParameters& session) {

@@ -7,11 +7,13 @@
 #pragma once
 
 #include <cstddef>
+#include <memory>
 #include <vector>
 
 #include "base/clock.h"
 #include "base/status.h"
 #include "engine/engine.h"
+#include "format/format.h"
 #include "transport/transport.h"
 
 namespace switchml {
@@ -23,10 +25,23 @@ inline constexpr uint32_t kPathCheckSeq = 0xfffffffe;  // [PATH-1]
 /// which one is left for a packet without words. Of a switch that wants whole chunks `payload` alone.
 std::vector<size_t> path_check_sizes(size_t payload, int slots, bool whole_chunks);
 
-/// A packet that takes such a use of a slot: zeros, witness 0. Payload in bytes.
-std::vector<uint8_t> path_check_frame(const SessionParameters& session, size_t slot, size_t payload);
-/// The slot of a frame that is a result; -1: it is none.
-int path_check_slot(const SessionParameters& session, const RxFrame& frame);
+/// The packets that take such uses of a session's slots.
+class PathProbe {
+ public:
+  /// Borrows the session.
+  explicit PathProbe(const SessionParameters& session);
+  PathProbe(const PathProbe&) = delete;
+  PathProbe& operator=(const PathProbe&) = delete;
+
+  /// Zeros, witness 0. Payload in bytes.
+  std::vector<uint8_t> frame(size_t slot, size_t payload) const;
+  /// The slot of a frame that is such a result; -1: it is none.
+  int slot_of(const RxFrame& frame) const;
+
+ private:
+  WorkerCounters counters_;  // They count nothing: these uses are no collective's.
+  const std::unique_ptr<Format> format_;
+};
 /// The slots that check_path() uses, from the first of the session on.
 size_t path_check_slots(const SessionParameters& session);
 

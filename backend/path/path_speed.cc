@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <deque>
 #include <vector>
 
 #include "base/assert.h"
@@ -25,10 +26,15 @@ constexpr uint64_t kQueueOverhead = 2;  // as the switch reckons (softswitch/gra
 /// Packets that are under way together, each in a slot of its own: so many of each session.
 class PacketTrain {
  public:
-  PacketTrain(const std::vector<TimedLink>& links, size_t first_slot, size_t of_each, size_t payload)
-      : links_(links), first_slot_(first_slot), of_each_(of_each), returned_(links.size() * of_each, false) {
-    for (const TimedLink& link : links) {
-      for (size_t i = 0; i < of_each; ++i) frames_.push_back(path_check_frame(*link.session, first_slot + i, payload));
+  PacketTrain(const std::vector<TimedLink>& links, const std::deque<PathProbe>& probes, size_t first_slot,
+              size_t of_each, size_t payload)
+      : links_(links),
+        probes_(probes),
+        first_slot_(first_slot),
+        of_each_(of_each),
+        returned_(links.size() * of_each, false) {
+    for (size_t link = 0; link < links.size(); ++link) {
+      for (size_t i = 0; i < of_each; ++i) frames_.push_back(probes[link].frame(first_slot + i, payload));
     }
   }
 
@@ -106,7 +112,7 @@ class PacketTrain {
 
   // Whether it is one that was missing: what an earlier train had to repeat may come late.
   bool take(size_t link, const RxFrame& frame, Time now) {
-    const auto slot = static_cast<size_t>(path_check_slot(*links_[link].session, frame));
+    const auto slot = static_cast<size_t>(probes_[link].slot_of(frame));
     const size_t i = link * of_each_ + slot - first_slot_;
     if (slot - first_slot_ >= of_each_ || returned_[i] || frame.size != frames_[i].size()) return false;
     returned_[i] = true;
@@ -117,6 +123,7 @@ class PacketTrain {
   }
 
   const std::vector<TimedLink> links_;
+  const std::deque<PathProbe>& probes_;
   const size_t first_slot_;
   const size_t of_each_;
   std::vector<std::vector<uint8_t>> frames_;
@@ -154,13 +161,15 @@ Result<PathSpeed> measure_paths(const std::vector<TimedLink>& links, Time deadli
   const size_t most = (kLongestTrain + links.size() - 1) / links.size();  // [RATE-3]
   const size_t of_each = slots > slot + kRoundTrips ? std::min(most, slots - slot - kRoundTrips) : 0;
   if (of_each * links.size() < kShortestTrain) return PathSpeed();
+  std::deque<PathProbe> probes;
+  for (const TimedLink& link : links) probes.emplace_back(*link.session);
   Duration round_trip = Duration::max();
   for (size_t i = 0; i < kRoundTrips; ++i) {
-    PacketTrain train({links.front()}, slot++, 1, 0);
+    PacketTrain train({links.front()}, probes, slot++, 1, 0);
     if (Status status = train.run(kPatience, deadline); !status.ok()) return status;
     if (train.at_once() == 1) round_trip = std::min(round_trip, train.time());
   }
-  PacketTrain train(links, slot, of_each, session.payload_bytes);
+  PacketTrain train(links, probes, slot, of_each, session.payload_bytes);
   const Duration patience =
       round_trip < kPatience ? std::min(kLeastTrainPatience + 4 * round_trip, kPatience) : kPatience;
   if (Status status = train.run(patience, deadline); !status.ok()) return status;

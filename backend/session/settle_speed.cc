@@ -81,16 +81,15 @@ Blob better_plan(Opening& opening, PlanMaker& maker, const Joined& joined, const
 }  // namespace
 
 SpeedChoice choose_by_speed(const PathNeeds& needs, const SpeedTerms& terms) {
-  using Exchange = SpeedChoice::Exchange;
   SpeedChoice choice;
   choice.tcp_is_better = terms.may_take_tcp && needs.rate >= kFastLink && needs.why_no_tcp.empty();
   if (!terms.has_time) return choice;
   if (terms.may_take_rdma && needs.why_no_rdma.empty()) {
-    choice.exchange = Exchange::kForRdma;
+    choice.exchange = SpeedChoice::Exchange::kForRdma;
   } else if (choice.tcp_is_better) {
-    choice.exchange = Exchange::kForTcp;
+    choice.exchange = SpeedChoice::Exchange::kForTcp;
   } else if (terms.may_want_slots) {
-    choice.exchange = Exchange::kForSlots;
+    choice.exchange = SpeedChoice::Exchange::kForSlots;
   }
   return choice;
 }

@@ -66,6 +66,10 @@ class MemoryEngine final : public Engine {
     give(std::move(collective));
     thread_->notify();
   }
+  void wake() override {
+    local_rank_.wake();
+    if (short_) short_->wake();
+  }
   // With owners other threads and the network do the work.
   std::unique_ptr<CallerTurn> begin_turn() override {
     return options_.shape.owners == 0 ? thread_->begin_turn() : nullptr;

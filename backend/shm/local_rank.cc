@@ -171,9 +171,19 @@ bool LocalRank::has_work() const {
 
 // ---- from a tensor to the board ----
 
+bool LocalRank::is_window_full() const { return next_ - oldest_ >= static_cast<uint64_t>(board_.shape().slots); }
+
+// Whether the input has the elements of the chunk that is offered next.
+bool LocalRank::is_ready(const Task& task) const {
+  if (!task.is_known || task.collective.ready == nullptr) return task.is_known;
+  const ElementRange chunk = task.chunk(task.offered);
+  const auto* exchange = std::get_if<Exchange>(&task.collective.kind);
+  const size_t end = chunk.begin + chunk.count;
+  return task.collective.is_ready(exchange == nullptr ? end : std::min(end, exchange->send_count));
+}
+
 bool LocalRank::can_offer() const {
-  return offering_ < tasks_.size() && tasks_[offering_].is_known &&
-         next_ - oldest_ < static_cast<uint64_t>(board_.shape().slots);
+  return offering_ < tasks_.size() && !is_window_full() && is_ready(tasks_[offering_]);
 }
 
 bool LocalRank::offer_one() {
@@ -275,6 +285,7 @@ void LocalRank::take_result(const Task& task) {
   (sums ? counters_.elements_summed_in_memory : counters_.bytes_moved_in_memory).add(chunk.count);
   counters_.bytes_written_in_place.add(tensors_.take(task, chunk, oldest_));
   counters_.chunks_completed.add(1);
+  task.collective.report_written(chunk.begin, chunk.begin + chunk.count);
 }
 
 // ---- waiting ----

@@ -75,7 +75,7 @@ class LocalRank {
   /// Whether it waits for other ranks, with which it is in the middle of something.
   bool waits_for_others() const { return called_ > 0; }
   /// Whether it has more to offer, but no slot to put it into.
-  bool has_full_window() const { return offering_ < tasks_.size() && !can_offer(); }
+  bool has_full_window() const { return offering_ < tasks_.size() && is_window_full(); }
   /// Until there is work, at most `timeout`; may return early. The thread of step().
   void sleep(Duration timeout) { sleep({this}, timeout); }
   /// The same for local ranks of one rank on boards that have the same doorbells; at least one.
@@ -110,6 +110,8 @@ class LocalRank {
   void enqueue(Task task);
   Collective sizes_of(const Collective& collective, const Exchange& exchange);
   void on_sizes_known(const std::vector<uint64_t>& of_all);
+  bool is_window_full() const;
+  bool is_ready(const Task& task) const;
   bool can_offer() const;
   bool offer_one();
   bool has_memory(uint64_t seq);

@@ -1,9 +1,8 @@
 // Control requests: checks lengths, asks the SessionTable, writes the reply.
-#include "wire/control.h"
-
 #include <algorithm>
 
 #include "softswitch/pipeline.h"
+#include "wire/control.h"
 
 namespace switchml::softswitch {
 

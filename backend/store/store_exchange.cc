@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <deque>
 #include <numeric>
 #include <thread>
 
@@ -12,6 +13,7 @@ namespace {
 const char* const kGaveUp = "switchml/gave_up";
 constexpr Duration kNewsTime = seconds(1);
 constexpr Duration kNewsPause = milliseconds(5);
+constexpr Duration kPartSlice = milliseconds(20);
 constexpr Duration kLostTime = milliseconds(500);  // A death is to be named within a second.
 
 std::string in_seconds(Duration d) {
@@ -34,7 +36,7 @@ Result<std::vector<Blob>> StoreExchange::hear_all(const std::string& topic, Time
   std::vector<Blob> blobs;
   std::vector<int> missing;
   for (int rank = 0; rank < group_.size; ++rank) {
-    // After the deadline the others are asked once more, only to name everyone who did not come.
+    // After the deadline the others are asked once more, only to name all that did not come.
     const Time until = missing.empty() ? deadline : monotonic_now();
     auto text = read(topic, rank, until);
     if (!text.ok()) {
@@ -84,28 +86,26 @@ Result<Blob> StoreExchange::hear(const std::string& topic, int rank, const std::
 void StoreExchange::give_up(const Status& why) {
   if (std::exchange(known_, true) || why.code() == Code::kTimeout) return;
   const Status told(why.code(), "rank " + std::to_string(group_.rank) + ": " + why.message());
-  (void)store_.set(kGaveUp, Blob::failure(told).encode()).ok();  // without the store nobody hears anything
+  (void)store_.set(kGaveUp, Blob::failure(told).encode()).ok();  // Without the store there is no way to tell.
 }
 
 void StoreExchange::part(Duration patience) {
   const std::string topic = "parted";
   if (!store_.set(rank_key(topic, group_.rank), "").ok() || group_.rank != 0) return;
   Time end = monotonic_now() + patience;
-  std::vector<int> awaited(static_cast<size_t>(group_.size - 1));
+  std::deque<int> awaited(static_cast<size_t>(group_.size - 1));
   std::iota(awaited.begin(), awaited.end(), 1);
   size_t lost = 0;
-  for (bool is_over = false; !is_over && awaited.size() > lost; std::this_thread::sleep_for(kNewsPause)) {
-    is_over = monotonic_now() >= end;
+  for (Time now = monotonic_now(); now < end && awaited.size() > lost; now = monotonic_now()) {
     if (lost == 0 && failed_ && !failed_().ok()) {
       lost = 1;  // It does not come, and perhaps not it alone.
-      end = std::min(end, monotonic_now() + kLostTime);
+      end = std::min(end, now + kLostTime);
     }
-    const auto has_parted = [&](int rank) {
-      const auto word = store_.get(rank_key(topic, rank), monotonic_now());
-      is_over |= !word.ok() && word.status().code() != Code::kTimeout;
-      return word.ok();
-    };
-    awaited.erase(std::remove_if(awaited.begin(), awaited.end(), has_parted), awaited.end());
+    const int rank = awaited.front();
+    awaited.pop_front();
+    const auto word = store_.get(rank_key(topic, rank), std::min(end, now + kPartSlice));
+    if (!word.ok() && word.status().code() != Code::kTimeout) return;
+    if (!word.ok()) awaited.push_back(rank);
   }
 }
 

@@ -45,7 +45,7 @@ void Meetings::forget_gone(const Serves& serves) {
 
 Result<wire::Introduction> Meetings::acquaint(const Asked& asked, const Endpoint& member) {
   const auto known = std::find_if(met_.begin(), met_.end(), [&](const auto& each) { return each.first == member; });
-  const Met its{asked.join.job, asked.join.epoch};
+  const MetMember its{asked.join.job, asked.join.epoch};
   if (known != met_.end()) {
     known->second = its;
   } else {

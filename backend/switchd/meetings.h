@@ -36,7 +36,7 @@ class Meetings : public softswitch::MeetTap {
     uint32_t request_id = 0;
     Endpoint from;
   };
-  struct Met {
+  struct MetMember {
     uint8_t job = 0;
     uint32_t epoch = 0;
   };
@@ -48,7 +48,7 @@ class Meetings : public softswitch::MeetTap {
   std::mutex mutex_;
   std::vector<Asked> waiting_;
   std::atomic<bool> mail_{false};
-  std::vector<std::pair<Endpoint, Met>> met_;  // The card's thread only.
+  std::vector<std::pair<Endpoint, MetMember>> met_;  // The card's thread only.
 };
 
 }  // namespace switchml

@@ -120,6 +120,7 @@ def test_measures_of_errors():
 
 
 @needs_library
+@pytest.mark.slow
 def test_a_small_run_and_its_pictures(tmp_path):
     file = tmp_path / "accuracy.json"
     done = accuracy("--workers", "2,9", "--elements", 300, "--distributions", "normal,heavy,mixed,cancelling",

@@ -10,6 +10,7 @@ from benchmark_tools import BENCHMARKS, main_of
 import repository
 
 
+@pytest.mark.slow
 def test_every_backend_and_size_is_timed_by_every_rank(tmp_path):
     out = tmp_path / "latency.json"
     command = [

@@ -23,6 +23,7 @@ def rows_of(tmp_path, name, *options):
 
 
 @pytest.mark.skipif(places.lab.program("switchml-controller") is None, reason="switchml-controller is not built")
+@pytest.mark.slow
 def test_two_racks_by_a_plan(tmp_path):
     for module in ("grpc", "numpy", "scipy", "networkx", "yaml", "torch"):
         pytest.importorskip(module)
@@ -32,6 +33,7 @@ def test_two_racks_by_a_plan(tmp_path):
     assert row["way"] == "nearest" and row["rate"] > 0
 
 
+@pytest.mark.slow
 def test_a_job_beside_tcp(tmp_path):
     pytest.importorskip("torch")
     (row,) = rows_of(tmp_path, "sharing", "--mixtures", "1+1", "--control", "cubic", "--settling", "0", "--seconds",

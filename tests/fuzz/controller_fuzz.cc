@@ -47,7 +47,7 @@ class Lab {
     check(to_member || answer.size() <= asked_bytes, "no answer to a stranger is longer than its question");
   }
 
-  static Place place(uint8_t from) { return {fuzz_at_[from % 5], "", static_cast<uint32_t>(from % 3)}; }
+  static SwitchPort place(uint8_t from) { return {fuzz_at_[from % 5], "", static_cast<uint32_t>(from % 3)}; }
 
   void open(const fuzz::Step& step) {
     OpenRequest asked = request({"10.0.1.0", "10.0.1.2", "10.0.1.1"}, step.from);

@@ -20,7 +20,7 @@ Sent aggregates[SESSIONS * ROOT_MEMBERS * SLOTS]; /* from leaf m to the root */
 
 inline send_held(packets, n, s, q) {
   if
-  :: EXACT(n, s, q) -> packets.exact = packets.exact | (1 << HELD(n, s, q).of_use)
+  :: IS_EXACT(n, s, q) -> packets.exact = packets.exact | (1 << HELD(n, s, q).of_use)
   :: else -> packets.wrong = packets.wrong | (1 << HELD(n, s, q).seq)
   fi
 }

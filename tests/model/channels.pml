@@ -39,11 +39,11 @@ inline put(channel, q, u, x) {
 }
 
 #ifdef TREE
-inline send_up(n, s, q) { put(to_root[n - 1], q, HELD(n, s, q).of_use, EXACT(n, s, q)) }
+inline send_up(n, s, q) { put(to_root[n - 1], q, HELD(n, s, q).of_use, IS_EXACT(n, s, q)) }
 
 inline answer_one(n, m, s, q) {
   if
-  :: n == 0 -> put(to_leaf[m], q, HELD(n, s, q).of_use, EXACT(n, s, q))
+  :: n == 0 -> put(to_leaf[m], q, HELD(n, s, q).of_use, IS_EXACT(n, s, q))
 #ifdef BUG_AGGREGATE_NOT_REPEATED
   :: else
 #else
@@ -53,7 +53,7 @@ inline answer_one(n, m, s, q) {
 }
 #else
 inline send_up(n, s, q) { skip }
-inline answer_one(n, m, s, q) { put(to_worker[m], q, HELD(n, s, q).of_use, EXACT(n, s, q)) }
+inline answer_one(n, m, s, q) { put(to_worker[m], q, HELD(n, s, q).of_use, IS_EXACT(n, s, q)) }
 #endif
 
 /* A worker's timer: it sends the contribution to the use that it waits for, for the first time or again. */

@@ -117,7 +117,7 @@ byte kept[WORKERS * SLOTS];
 #endif
 #define COMPLETE(n, s, q) (HELD(n, s, q).bits == ALL(n))
 /* The stored sum is one contribution of each member to this very use. */
-#define EXACT(n, s, q) (!HELD(n, s, q).mixed && HELD(n, s, q).summed == EVERY(n) && \
+#define IS_EXACT(n, s, q) (!HELD(n, s, q).mixed && HELD(n, s, q).summed == EVERY(n) && \
   HELD(n, s, q).of_epoch == HELD(n, s, q).epoch && SEQ_OF(HELD(n, s, q).of_use) == HELD(n, s, q).seq)
 
 /* What happened, for the properties. */
@@ -190,7 +190,7 @@ inline put_in(n, m, e, s, q, u, x) {
   if
   :: COMPLETE(n, s, q) ->
     if
-    :: n == 0 && e == LAST && EXACT(0, s, q) && completed[s] <= u -> completed[s] = u + 1
+    :: n == 0 && e == LAST && IS_EXACT(0, s, q) && completed[s] <= u -> completed[s] = u + 1
     :: else
     fi;
     answer_all(n, s, q)
@@ -240,7 +240,7 @@ inline contribution_arrives(n, m, e, s, q, u, x) {
 }
 
 #define ANSWERABLE(s, u) (HELD(0, s, SEQ_OF(u)).epoch == LAST && HELD(0, s, SEQ_OF(u)).seq == SEQ_OF(u) && \
-  COMPLETE(0, s, SEQ_OF(u)) && EXACT(0, s, SEQ_OF(u)))
+  COMPLETE(0, s, SEQ_OF(u)) && IS_EXACT(0, s, SEQ_OF(u)))
 
 /* After a step that may have changed slot s of node 0: does it hold every complete use that a worker still waits for? */
 inline look_for_forgotten(s) {

@@ -21,59 +21,43 @@ SAFETY = ("exact", "once", "isolated", "answerable")
 
 # name: model, properties, parameters, and the least number of states (a model that has lost its behaviour has fewer).
 MODELS = {
-    "2 workers": ("any_order.pml", SAFETY, {"WORKERS": 2}, 48),
-    "2 workers from the first number on": ("any_order.pml", SAFETY, {"WORKERS": 2, "FIRST": 1}, 48),
-    "3 workers, 2 slots": ("any_order.pml", SAFETY, {"WORKERS": 3, "SLOTS": 2}, 20000),
-    "2 workers, 2 slots, 2 sessions": (
-        "any_order.pml",
-        SAFETY,
-        {"WORKERS": 2, "SLOTS": 2, "SESSIONS": 2, "USES": 3, "FIRST": 14},
-        10000,
-    ),
-    "3 workers, 2 sessions": ("any_order.pml", SAFETY, {"WORKERS": 3, "SESSIONS": 2}, 8000),
-    "tree, 2 workers, 2 slots": ("any_order.pml", SAFETY, {"WORKERS": 2, "SLOTS": 2, "TREE": 1}, 7000),
-    "tree, 4 workers": ("any_order.pml", SAFETY, {"WORKERS": 4, "TREE": 1}, 500),
-    "tree, 2 workers, 2 sessions": ("any_order.pml", SAFETY, {"WORKERS": 2, "SESSIONS": 2, "TREE": 1}, 1000),
-    "exact, 3 workers": ("any_order.pml", SAFETY, {"WORKERS": 3, "EXACT": 1}, 1000),
-    "exact, a trial, 3 workers": ("any_order.pml", SAFETY, {"WORKERS": 3, "EXACT": 1, "TRIAL": 1}, 9000),
+    "2 workers": ("any_order.pml", SAFETY, "WORKERS=2", 48),
+    "2 workers from the first number on": ("any_order.pml", SAFETY, "WORKERS=2 FIRST=1", 48),
+    "3 workers, 2 slots": ("any_order.pml", SAFETY, "WORKERS=3 SLOTS=2", 20000),
+    "2 workers, 2 slots, 2 sessions": ("any_order.pml", SAFETY, "WORKERS=2 SLOTS=2 SESSIONS=2 USES=3 FIRST=14", 10000),
+    "3 workers, 2 sessions": ("any_order.pml", SAFETY, "WORKERS=3 SESSIONS=2", 8000),
+    "tree, 2 workers, 2 slots": ("any_order.pml", SAFETY, "WORKERS=2 SLOTS=2 TREE=1", 7000),
+    "tree, 4 workers": ("any_order.pml", SAFETY, "WORKERS=4 TREE=1", 500),
+    "tree, 2 workers, 2 sessions": ("any_order.pml", SAFETY, "WORKERS=2 SESSIONS=2 TREE=1", 1000),
+    "exact, 3 workers": ("any_order.pml", SAFETY, "WORKERS=3 EXACT=1", 1000),
+    "exact, a trial, 3 workers": ("any_order.pml", SAFETY, "WORKERS=3 EXACT=1 TRIAL=1", 9000),
     "exact, a trial, 2 sessions": (
         "any_order.pml",
         SAFETY,
-        {"WORKERS": 2, "EXACT": 1, "TRIAL": 1, "SESSIONS": 2, "USES": 3, "FIRST": 14},
+        "WORKERS=2 EXACT=1 TRIAL=1 SESSIONS=2 USES=3 FIRST=14",
         30000,
     ),
-    "exact, what is late is kept, no trial": (
-        "any_order.pml",
-        SAFETY,
-        {"WORKERS": 3, "EXACT": 1, "BUG_OVERTAKEN_KEPT": 1},
-        1000,
-    ),
-    "a trial, 2 workers": ("any_order.pml", SAFETY, {"WORKERS": 2, "TRIAL": 1}, 200),
+    "exact, what is late is kept, no trial": ("any_order.pml", SAFETY, "WORKERS=3 EXACT=1 BUG_OVERTAKEN_KEPT=1", 1000),
+    "a trial, 2 workers": ("any_order.pml", SAFETY, "WORKERS=2 TRIAL=1", 200),
     "channels, exact": (
         "channels.pml",
         ("finishes", "exact"),
-        {"WORKERS": 2, "EXACT": 1, "USES": 4, "FIRST": 14, "LOSSES": 1, "COPIES": 0},
+        "WORKERS=2 EXACT=1 USES=4 FIRST=14 LOSSES=1 COPIES=0",
         100000,
     ),
-    "channels, 2 losses": ("channels.pml", ("finishes", "exact"), {"WORKERS": 2, "LOSSES": 2, "COPIES": 0}, 100000),
-    "channels, copies": (
-        "channels.pml",
-        ("finishes", "exact"),
-        {"WORKERS": 2, "USES": 4, "FIRST": 14, "LOSSES": 1},
-        50000,
-    ),
-    "channels, 3 workers": (
-        "channels.pml",
-        ("finishes",),
-        {"WORKERS": 3, "USES": 2, "LOSSES": 1, "COPIES": 0, "SWAPS": 0},
-        100000,
-    ),
+    "channels, 2 losses": ("channels.pml", ("finishes", "exact"), "WORKERS=2 LOSSES=2 COPIES=0", 100000),
+    "channels, copies": ("channels.pml", ("finishes", "exact"), "WORKERS=2 USES=4 FIRST=14 LOSSES=1", 50000),
+    "channels, 3 workers": ("channels.pml", ("finishes",), "WORKERS=3 USES=2 LOSSES=1 COPIES=0 SWAPS=0", 100000),
     "channels, tree": (
         "channels.pml",
         ("finishes",),
-        {"WORKERS": 2, "USES": 2, "LOSSES": 1, "COPIES": 0, "SWAPS": 0, "ROOM": 1, "TREE": 1},
+        "WORKERS=2 USES=2 LOSSES=1 COPIES=0 SWAPS=0 ROOM=1 TREE=1",
         100000,
     ),
+}
+MODELS = {
+    name: (model, properties, {key: int(value) for key, value in (one.split("=") for one in parameters.split())}, least)
+    for name, (model, properties, parameters, least) in MODELS.items()
 }
 
 TWO, THREE, RESTARTED, TREE = {"WORKERS": 2}, {"WORKERS": 3}, {"WORKERS": 2, "SESSIONS": 2}, {"WORKERS": 4, "TREE": 1}

@@ -32,12 +32,14 @@ struct Word {
 
 class RecordingStore : public Rendezvous {
  public:
-  RecordingStore(Rendezvous& below, int rank) : below_(below), end_("/" + std::to_string(rank)) {}
+  RecordingStore(Rendezvous& below, int rank, bool with_hello)
+      : below_(below), end_("/" + std::to_string(rank)), with_hello_(with_hello) {}
   Status set(const std::string& key, const std::string& value) override {
     Word word{shortened(key), ""};
     std::istringstream lines(value);
     std::string line;
-    for (std::getline(lines, line); std::getline(lines, line);) {
+    const bool is_shown = with_hello_ || last_part(word.topic) != "hello";
+    for (std::getline(lines, line); is_shown && std::getline(lines, line);) {
       const std::string name = line.substr(0, line.find('='));
       word.fields += " " + (kConstant.count(last_part(name)) > 0 ? line : name);
     }
@@ -57,6 +59,7 @@ class RecordingStore : public Rendezvous {
 
   Rendezvous& below_;
   const std::string end_;
+  const bool with_hello_;
 };
 
 /// A kind of session: the ranks' hosts, "aab" say, their settings, and what some ranks read in place of what was said.
@@ -65,6 +68,7 @@ struct Kind {
   Config config;
   std::vector<Alteration> alterations = {};
   std::shared_ptr<ControllerClient> controller = nullptr;
+  bool with_hello = false;  // The fields of hellos, which are those of the settings, are written down too.
 };
 
 /// Whether some rank writes on the topic, but on others before.
@@ -79,7 +83,7 @@ bool comes_later(const std::vector<std::unique_ptr<RecordingStore>>& ranks, cons
   return false;
 }
 
-/// All ranks' words as one list, which has those of each rank in their order. Ranks that write the same share a line.
+/// All ranks' words as one list, which has those of each rank in their order. Ranks that write the same share a word.
 std::string merged(std::vector<std::unique_ptr<RecordingStore>>& ranks) {
   std::string text;
   for (;;) {
@@ -87,16 +91,16 @@ std::string merged(std::vector<std::unique_ptr<RecordingStore>>& ranks) {
       return !rank->words.empty() && !comes_later(ranks, rank->words.front().topic);
     };
     const auto first = std::find_if(ranks.begin(), ranks.end(), is_next);
-    if (first == ranks.end()) return text;
+    if (first == ranks.end()) return text + "\n";
     const Word word = (*first)->words.front();
-    text += word.topic;
+    text += (!text.empty() && text.back() == ';' ? " " : "") + word.topic;
     for (size_t rank = 0; rank < ranks.size(); ++rank) {
       auto& words = ranks[rank]->words;
       if (words.empty() || words.front().topic != word.topic || words.front().fields != word.fields) continue;
       text += " " + std::to_string(rank);
       words.pop_front();
     }
-    text += ":" + word.fields + "\n";
+    text += word.fields.empty() ? ";" : ":" + word.fields + "\n";
   }
 }
 
@@ -105,7 +109,8 @@ std::string transcript_of(const Kind& kind) {
   MapStore store;
   const int size = static_cast<int>(kind.hosts.size());
   std::vector<std::unique_ptr<RecordingStore>> recordings;
-  for (int rank = 0; rank < size; ++rank) recordings.push_back(std::make_unique<RecordingStore>(store, rank));
+  for (int rank = 0; rank < size; ++rank)
+    recordings.push_back(std::make_unique<RecordingStore>(store, rank, kind.with_hello));
   Config config = kind.config;
   config.connect_timeout = seconds(120);
   each_rank(size, [&](int rank) {
@@ -171,7 +176,7 @@ std::vector<Alteration> far(bool fast) {
 }
 
 TEST(Transcript, OfOneHost) {
-  expect_transcript("memory", {"aaa", preset_config()});
+  expect_transcript("memory", {"aaa", preset_config(), {}, nullptr, true});
   expect_transcript("a switch in rank 0", {"aa", quick_config()});
   expect_transcript("one rank", {"a", quick_config()});
 }
@@ -234,7 +239,7 @@ TEST(Transcript, OfPairs) {
   Config config = config_over("auto");
   config.switch_address = to_string(with_port(announced_address("").value(), port_of(for_all->local())));
   config.fallback = true;
-  expect_transcript("pair with fallback", {"aab", config});
+  expect_transcript("pair with fallback", {"aab", config, {}, nullptr, true});
 }
 
 #ifdef SWITCHML_FAKE_VERBS

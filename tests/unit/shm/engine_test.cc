@@ -92,6 +92,24 @@ TEST(MemoryEngine, TimesALineForEachChunk) {
 
 // ---- results ----
 
+TEST(MemoryEngine, LooksAgainAtAnInputThatHasBecomeReady) {
+  Group group(shape_for(2));
+  Ints tensors[2] = {Ints(300000, 1), Ints(300000, 2)};
+  Watermark ready;
+  Collective late = sum_of(tensors[1]);
+  late.ready = &ready;
+  std::vector<std::future<Status>> outcomes;
+  outcomes.push_back(group.submit(0, sum_of(tensors[0])));
+  outcomes.push_back(group.submit(1, late));
+  for (const size_t elements : {1000, 200000, 300000}) {
+    EXPECT_EQ(outcomes[1].wait_for(milliseconds(10)), std::future_status::timeout);
+    ready.raise(elements);
+    group.engine(1).wake();
+  }
+  expect_all_ok(outcomes);
+  EXPECT_EQ(tensors[0], Ints(300000, 3));
+}
+
 TEST(MemoryEngine, SaysWhatItIs) {
   Group group({2, 4, 1024});
   EXPECT_EQ(group.engine(0).memory_bytes(), group.shape().bytes());

@@ -126,6 +126,34 @@ TEST(LocalRank, SumsAreExactInWhateverOrderMembersStep) {
   }
 }
 
+// What is not ready is odd, which would show in the sums.
+TEST(LocalRank, OffersInputsAsTheyBecomeReadyAndTellsHowFarResultsAre) {
+  constexpr size_t kCount = 500;
+  for (uint64_t seed = 1; seed <= 20; ++seed) {
+    Team team({3, 4, 64}, seed);
+    std::mt19937_64 random(seed);
+    Ints given[3] = {Ints(kCount, 1), Ints(kCount, 1), Ints(kCount, 1)}, got[3] = {given[0], given[0], given[0]};
+    Watermark ready[3];
+    ResultWatermark written[3];
+    for (int rank = 0; rank < 3; ++rank) {
+      Collective c = sum_of(given[rank]);
+      c.operands()->output.data = got[rank].data();
+      c.ready = &ready[rank];
+      c.written = &written[rank];
+      team.submit(rank, c);
+    }
+    for (int i = 0; i < 100000 && !team.all_done(); ++i) {
+      const size_t which = random() % 3, from = ready[which].elements(), until = std::min(kCount, from + random() % 60);
+      for (size_t e = from; e < until; ++e) given[which][e] = static_cast<int32_t>(2 * e);
+      ready[which].raise(until);
+      const int rank = team.any_rank();
+      team.step(rank);
+      for (size_t e = 0; e < written[rank].elements(); ++e) ASSERT_EQ(got[rank][e], static_cast<int32_t>(6 * e));
+    }
+    for (const ResultWatermark& result : written) ASSERT_EQ(result.elements(), kCount) << "seed " << seed;
+  }
+}
+
 TEST(LocalRank, EveryOperationOfEveryTypeHasTheBitsOfTheSwitch) {
   constexpr size_t n = 1500;
   testing::Random random(41);

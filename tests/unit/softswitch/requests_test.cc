@@ -1,11 +1,10 @@
 // Control requests as frames, through the whole switch.
-#include "wire/control.h"
-
 #include <gtest/gtest.h>
 
 #include "fixture.h"
 #include "slots/slot_store.h"
 #include "wire/checksum.h"
+#include "wire/control.h"
 
 namespace switchml::softswitch {
 namespace {
