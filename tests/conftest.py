@@ -8,7 +8,9 @@ def pytest_addoption(parser):
 
 
 def pytest_configure(config):
-    config.addinivalue_line("markers", "slow: repeats in another way what faster tests cover, or runs a whole benchmark; run with --all")
+    config.addinivalue_line(
+        "markers", "slow: repeats in another way what faster tests cover, or runs a whole benchmark; run with --all"
+    )
 
 
 def pytest_collection_modifyitems(config, items):
