@@ -56,7 +56,7 @@ Gather gather(const Board& board, uint64_t seq, const HostMap& host_map, bool is
   uint8_t* own = result + static_cast<size_t>(host_map.host()) * count;
   part.input = own;
   for (int rank = 0; rank < board.shape().ranks; ++rank, own += bytes) std::memcpy(own, board.frame(rank, seq), bytes);
-  std::memset(own, 0, count - static_cast<size_t>(board.shape().ranks) * bytes);  // of no rank [MOVED-8]
+  std::memset(own, 0, count - static_cast<size_t>(board.shape().ranks) * bytes);  // no rank's pieces [MOVED-8]
   for (int host = 0; is_wanted && host < host_map.hosts(); ++host, result += count) {
     part.receive_ranges.push_back({result, 0, count});
   }

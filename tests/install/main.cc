@@ -41,10 +41,12 @@ bool run(int rank, MapStore& store) {
     return false;
   }
   std::vector<float> values(1000, static_cast<float>(rank + 1));
+  switchml::Reduce sum;
+  sum.input = values.data();
+  sum.output = {values.data(), 0, values.size()};
   switchml::Collective call;
-  call.input = values.data();
-  call.output = values.data();
-  call.count = call.output_end = values.size();
+  call.kind = sum;
+  call.count = values.size();
   call.deadline = deadline;
   std::mutex mutex;
   std::condition_variable done;

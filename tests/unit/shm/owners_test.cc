@@ -129,11 +129,12 @@ class FakeUplink final : public Engine {
   void finish(size_t i, const Status& status = {}) {
     const Collective chunk = std::move(chunks[i]);
     chunks.erase(chunks.begin() + static_cast<std::ptrdiff_t>(i));
-    const auto* operands = chunk.operands();  // none, of what moves without being added
-    for (size_t e = 0; operands != nullptr && status.ok() && e < chunk.count; ++e) {
-      int32_t& sum = static_cast<int32_t*>(operands->output.data)[e];
-      sum = theirs;
-      for (const void* input : operands->inputs) sum += static_cast<const int32_t*>(input)[e];
+    if (const switchml::Operands* operands = chunk.operands()) {
+      auto* out = static_cast<int32_t*>(operands->output.data);
+      for (size_t e = 0; status.ok() && e < chunk.count; ++e) {
+        out[e] = theirs;
+        for (const void* input : operands->inputs) out[e] += static_cast<const int32_t*>(input)[e];
+      }
     }
     chunk.done(status);
   }
