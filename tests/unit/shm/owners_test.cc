@@ -129,7 +129,7 @@ class FakeUplink final : public Engine {
   void finish(size_t i, const Status& status = {}) {
     const Collective chunk = std::move(chunks[i]);
     chunks.erase(chunks.begin() + static_cast<std::ptrdiff_t>(i));
-    auto* out = static_cast<int32_t*>(chunk.operands()->output.data);
+    auto* out = static_cast<int32_t*>(chunk.output().data);
     for (size_t e = 0; status.ok() && e < chunk.count; ++e) {
       out[e] = theirs;
       for (const void* input : chunk.operands()->inputs) out[e] += static_cast<const int32_t*>(input)[e];
