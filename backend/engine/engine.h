@@ -18,8 +18,8 @@
 
 namespace switchml {
 
-/// Who is told, and after how long, that a call waits for a rank or a switch: once of a call by each part of an engine
-/// that works on it, from its thread; `missing` says what is. Null: nobody is.
+/// What is called when a call has waited so long for a rank or a switch: once for a call by each part of an engine that
+/// works on it, from its thread; `missing` says what is. Null: nothing.
 struct SlowWarning {
   Duration after = seconds(30);
   std::function<void(const Collective& call, const std::string& missing)> tell;
@@ -52,13 +52,14 @@ struct EngineOptions {
   /// Each shard of each session has a thread, so that each session can move to links of its own. Else the sessions
   /// share the threads.
   bool own_threads = false;
-  /// By thread: the processors that it runs on. Empty, or one of them empty: those of whoever starts the engine.
+  /// By thread: the processors that it runs on. Empty, or one of them empty: those of the thread that starts the
+  /// engine.
   std::vector<std::vector<int>> processors;
   /// Keep the last result of every slot, for ranks that have not got it when the switch is lost; so much more memory.
   bool keep_results = false;
-  /// If set, the shards of a session whose switch is silent, gone or without memory of it suspend themselves and say
-  /// why, from an engine thread (each of them), instead of failing. `share`: 0 is `session`, 1 the first of `others`.
-  /// Must not block.
+  /// If set, the shards of a session with a switch that is silent, gone or without memory of it suspend themselves and
+  /// say why, from an engine thread (each of them), instead of failing. `share`: 0 is `session`, 1 the first of
+  /// `others`. Must not block.
   std::function<void(size_t share, const Status&)> on_switch_lost;
   /// Told once when the engine gives up on its session (timeout, mismatch, switch gone), from an engine thread.
   std::function<void(const Status&)> on_failure;
@@ -69,7 +70,7 @@ struct EngineOptions {
 class CallerTurn {
  public:
   virtual ~CallerTurn() = default;
-  /// Works until `over`, which only this work can make true, or for half a second. Nobody else may do any of it
+  /// Works until `over`, which only this work can make true, or for half a second. No other thread may do any of it
   /// meanwhile: `over` must not wait for anything.
   virtual void work_until(const std::function<bool()>& over) = 0;
 };

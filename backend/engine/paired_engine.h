@@ -15,7 +15,7 @@
 namespace switchml {
 
 /// Elements up to which a sum goes exactly though the switch could add it. One of few is mostly a metric, a loss or a
-/// norm, whose elements differ so much in size that a block of integers would lose some of them.
+/// norm. Its elements differ so much in size that a block of integers would lose some of them.
 constexpr size_t kFewElements = 8192;  // [PAIR-1]
 
 /// Whether the switch of a pair adds it. A function of what ranks agree about.
@@ -59,7 +59,7 @@ class PairedEngine final : public Engine {
  private:
   Engine& switched_;
   Engine& exact_;
-  std::mutex order_;  // of calls: the same in both
+  std::mutex order_;  // Calls have one order in both.
 };
 
 }  // namespace switchml

@@ -18,7 +18,7 @@ class Relocatable {
   virtual ~Relocatable() = default;
 
   /// Sends and receives nothing any more, on return. Collectives can still be submitted, and time out. Says for each
-  /// slot of the session the sequence number of the last use whose result was accepted; 0: none.
+  /// slot of the session the sequence number of the last use with an accepted result; 0: none.
   virtual std::vector<uint32_t> suspend() = 0;
   /// What it waits for while it is suspended, for the message of a collective that times out meanwhile.
   virtual void set_waiting_for(const std::string& what) = 0;

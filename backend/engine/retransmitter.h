@@ -4,7 +4,7 @@
 //   only the oldest chunk of a lane is sent again. The others are only if something sent after them was answered. So a
 //   lane that waits for a straggler costs one packet per timeout.
 // - Gaps: Results of chunks that were sent later say that a chunk was lost.
-// - In turn: The oldest chunk may wait for a rank that failed over a later one, whose result shows that ranks disagree.
+// - In turn: The oldest chunk may wait for a rank that failed over a later one that shows that ranks disagree.
 //   Each rank must get to see that, so now and then one more chunk is sent again.
 //
 // Pure: time is an argument, and the shard sends. Chunks are named by their slot's index in the shard. One thread.
@@ -36,7 +36,7 @@ class Retransmitter {
   bool on_sent(int index, Time now);
   /// Precondition: it was sent.
   Time last_sent(int index) const { return chunks_[static_cast<size_t>(index)].last_sent; }
-  /// It was answered. Its round trip, if it was sent only once: else nobody knows which copy was (Karn's algorithm).
+  /// It was answered. Its round trip, if it was sent only once: else it is not known which copy was (Karn's algorithm).
   std::optional<Duration> on_answered(int index, Time now);
   /// What came for it was damaged: the switch has its result, whatever the oldest chunk waits for.
   void on_damaged(int index) { chunks_[static_cast<size_t>(index)].has_result = true; }
@@ -50,7 +50,7 @@ class Retransmitter {
   void sweep(Time now, F&& fire) {
     wheel_.sweep(now, fire);
   }
-  /// Whether the chunk whose timer has expired is to be sent again; if not, its timer runs anew.
+  /// Whether the chunk is to be sent again after its timer has expired; if not, its timer runs anew.
   bool on_timeout(int index, Time now);
   Time next_deadline() const { return wheel_.next_deadline(); }
 
@@ -69,11 +69,11 @@ class Retransmitter {
 
   struct Chunk {
     Time last_sent{};
-    uint64_t order = 0;  // of the last transmission within its lane
+    uint64_t order = 0;  // Number of the last transmission within its lane.
     int attempts = 0;    // transmissions so far
     int backoff = 0;     // timer doublings
     int lane = 0;
-    bool has_result = false;  // at the switch, certainly
+    bool has_result = false;  // The switch has it, certainly.
   };
   struct Lane {
     int first_index;

@@ -5,8 +5,8 @@
 namespace switchml {
 
 namespace {
-// A chunk, the three later ones whose answers show that it was lost (engine/retransmitter.h), and one in reserve: with
-// fewer only timers would repair.
+// A chunk, the three later ones that show by their answers that it was lost (engine/retransmitter.h), and one in
+// reserve: with fewer only timers would repair.
 constexpr int kLeastWindow = 5;
 }  // namespace
 

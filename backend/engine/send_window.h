@@ -26,7 +26,7 @@ class SendWindow {
 
   /// A chunk was answered that was sent only once.
   void on_answered(Duration round_trip, Time now);
-  /// A chunk was answered that was sent several times: another one may go, whatever the window, whose answer may show
+  /// A chunk was answered that was sent several times: another one may go, whatever the window: its answer may show
   /// further losses. A shrunken window must not leave their repair to timers.
   void on_repeat_answered() { ++owed_; }
   /// A chunk sent at `sent` was lost, or its result was marked. Whether the window shrinks for it.

@@ -95,7 +95,7 @@ bool Shard::step(Time now) {
   return received || attention_.load(std::memory_order_relaxed);
 }
 
-// Only while a stream of many chunks flows, whose rest keeps the links busy, and nothing of few chunks is under way.
+// Only while a stream of many chunks flows and keeps the links busy, and nothing of few chunks is under way.
 Duration Shard::coalescing(Time now) {
   const uint64_t received = counters_.packets_received.get();
   const uint64_t gathered = received - gathered_at_;
@@ -149,7 +149,7 @@ void Shard::fail(const Status& status) {
   tx_.clear();
   judge_repeats(false);
   retransmitter_.stop();
-  // Whose tensors a switch might still write to.
+  // A switch might still write to the tensors of failed calls.
   if (in_place_) transport().queue_pairs()->disconnect(session_.switch_endpoint);
   tasks_.fail(status);
   on_failure_(status);

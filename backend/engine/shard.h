@@ -129,7 +129,7 @@ class Shard {
   const EngineOptions options_;
   SessionParameters session_;
   const std::unique_ptr<Transport> home_;  // owns the frames
-  std::unique_ptr<Transport> away_;        // in place of it, after a move
+  std::unique_ptr<Transport> away_;        // Replaces home_ after a move.
   Transport* link_;
   std::mutex link_mutex_;  // others wake the link while the shard's thread replaces it
   bool suspended_ = false;

@@ -25,7 +25,7 @@ void ShardThread::stop() {
   stop_.store(true, std::memory_order_release);
   shards_.front()->wake();
   thread_.join();
-  step();  // what was submitted or asked for last
+  step();  // The last submissions and requests are taken.
 }
 
 bool ShardThread::step() {

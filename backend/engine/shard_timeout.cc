@@ -8,7 +8,7 @@
 namespace switchml {
 
 namespace {
-// A card tells of a broken pair only who looks.
+// A card tells of a broken pair only when it is asked.
 constexpr Duration kLookInterval = milliseconds(100);
 }  // namespace
 
@@ -94,7 +94,7 @@ void Shard::warn_of_slowness(Time now) {
   options_.slow.tell(task->collective(), missing_text(now));
 }
 
-// What everybody waits for is the earliest collective; some lanes may be ahead of it.
+// All wait for the earliest collective; some lanes may be ahead of it.
 SwitchLiveness::Use Shard::earliest_use() {
   const InFlight* flight = nullptr;
   for (const Lane& lane : lanes_) {

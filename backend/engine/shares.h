@@ -24,7 +24,7 @@ class Shares {
 
   /// The shards that take part in the next collective, and with what; shard number s of session a is a * shards + s.
   /// Integers: all of them, in parts in proportion to the weights. Exact: in proportion to the weights, in whole
-  /// chunks. Who would take nothing is left out, but one, whose turn it is, always takes part, so that ranks that
+  /// chunks. Shards that would take nothing are left out, but the one in turn always takes part, so that ranks that
   /// disagree meet there. A barrier concerns all. All ranks must ask for the same collectives in the same order, for
   /// each stream that was chosen. Of aggregators beside workers, those of one that alone gives or gets more than a
   /// chunk take none of it: its links have enough to carry. And a part that one worker alone gives or gets is its own
@@ -51,9 +51,9 @@ class Shares {
   const size_t shards_;
   const size_t payload_bytes_;
   const size_t least_chunk_bytes_;
-  std::vector<uint32_t> weights_;  // by shard
-  std::vector<int> beside_;        // by shard: SessionParameters::beside
-  size_t turn_[3] = {};            // by StreamChoice: the shard that takes part in any case
+  std::vector<uint32_t> weights_;  // Index: shard.
+  std::vector<int> beside_;        // Index: shard. SessionParameters::beside.
+  size_t turn_[3] = {};            // Index: StreamChoice. The shard that takes part in any case.
 };
 
 }  // namespace switchml

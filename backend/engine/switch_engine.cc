@@ -245,8 +245,8 @@ class EngineImpl final : public SwitchEngine {
   Shares shares_;
   bool holding_ = false;
   std::deque<Collective> held_;
-  uint64_t submitted_ = 0;                                  // without what is held
-  std::map<uint64_t, std::vector<uint32_t>> next_weights_;  // by the number of the first collective
+  uint64_t submitted_ = 0;                                  // The held ones are not counted.
+  std::map<uint64_t, std::vector<uint32_t>> next_weights_;  // Key: number of the first collective.
   mutable std::mutex status_mutex_;
   Status status_;
   Shards shards_;  // which may call each other until all threads have stopped

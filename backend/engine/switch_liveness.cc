@@ -8,7 +8,7 @@ namespace switchml {
 namespace {
 
 constexpr Duration kProbeInterval = seconds(1);
-constexpr int kProbesInVain = 4;                          // at least, before a silent switch is given up
+constexpr int kProbesInVain = 4;                          // A silent switch is given up after so many, at least.
 constexpr Duration kProbeFreshness = milliseconds(2500);  // an older answer says nothing about the present
 constexpr Duration kRefusalPatience = seconds(2);
 constexpr Duration kSocketErrorInterval = milliseconds(5);
@@ -49,7 +49,7 @@ SwitchLiveness::Consequence SwitchLiveness::on_reply(const wire::Reply& reply, T
     } else if (reply.status == wire::ReplyStatus::kNoCard) {
       on_no_pair(wire::to_string(reply.status), now);
     } else if (doubted_ && !was_doubted) {
-      out.request = join();  // without a checksum, damage may be the reason [CTL-9]
+      out.request = join();  // Damage may be the reason: there is no checksum. [CTL-9]
     } else if (reply.status != wire::ReplyStatus::kOk) {
       out.lost = lost(reply.status);
     }
@@ -58,12 +58,13 @@ SwitchLiveness::Consequence SwitchLiveness::on_reply(const wire::Reply& reply, T
     unanswered_ = 0;
     if (reply.status == wire::ReplyStatus::kOk) out.cannot_complete = on_probe_reply(reply, now);
     if (reply.status == wire::ReplyStatus::kUnknownSession) out.lost = lost(reply.status);
-    if (reply.status == wire::ReplyStatus::kNotMember) out.request = keep_alive(now);  // from another address now
+    if (reply.status == wire::ReplyStatus::kNotMember)
+      out.request = keep_alive(now);  // It comes from another address now.
   }
   return out;
 }
 
-// Who has left will not contribute any more. Two answers, because what it sent last may have been overtaken.
+// A worker that has left contributes no more. Two answers, because its last packets may have been overtaken.
 bool SwitchLiveness::on_probe_reply(const wire::Reply& reply, Time now) {
   answered_at_ = now;
   answer_ = reply.probe;

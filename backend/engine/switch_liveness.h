@@ -1,7 +1,8 @@
-// What a shard knows of its switch beside results: whether it is there, whom it waits for, and that it still takes this
-// worker for a member.
+// What a shard knows of its switch beside results: whether it is there, which workers it waits for, and that it still
+// takes this worker for a member.
 //
-// - Probes: While a chunk waits and nothing is accepted, the switch is asked who has contributed to it. Its answers
+// - Probes: While a chunk waits and nothing is accepted, the switch is asked which workers have contributed to it. Its
+// answers
 //   tell which ranks are missing, and which have left. If it does not answer for long enough, it is given up.
 // - Socket errors: A host that refuses frames for long enough has no switch any more.
 // - Cards: Where no queue pair with the switch can be had for long enough, it is given up.
@@ -39,14 +40,14 @@ class SwitchLiveness {
   };
   /// What follows from a reply.
   struct Consequence {
-    Request request;                                 // to be sent
-    std::optional<wire::Introduction> introduction;  // of the switch, for the transport
+    Request request;                                 // A request to send.
+    std::optional<wire::Introduction> introduction;  // The switch's, for the transport.
     Status lost;                                     // not ok: the switch is of no use to this session any more
     bool cannot_complete = false;  // asked(), if it still waits: a rank has left that had not contributed to it
   };
 
   /// Of shard `shard` of `session`, which outlives this and is changed only before restart(). A switch that says
-  /// nothing for `patience`, more than 0, is given up. Not one with a controller, whose silence says nothing of the
+  /// nothing for `patience`, more than 0, is given up. Not one with a controller: its silence says nothing of the
   /// switch, unless `can_move`: there is somewhere else to go to, at no more than a loss of speed.
   SwitchLiveness(const SessionParameters& session, int shard, Duration patience, bool can_move, Time now);
 
@@ -77,7 +78,7 @@ class SwitchLiveness {
   // ---- what is due; the first three only while chunks wait ----
   /// Whether on_socket_error() wants to know. Asking is a call into the kernel, so not with every burst.
   bool is_socket_error_due(Time now) const { return now >= next_socket_error_; }
-  /// `error`: empty if there is none. `refused`: a host said that nobody listens there.
+  /// `error`: empty if there is none. `refused`: a host said that no socket listens there.
   void on_socket_error(const std::string& error, bool refused, Time now);
   /// Ok, or why the switch is given up.
   Status verdict(Time now) const;
@@ -110,7 +111,7 @@ class SwitchLiveness {
   std::string missing_text(Time now) const;
 
  private:
-  /// Without a result for so long, the switch is asked whom everybody waits for.
+  /// Without a result for so long, the switch is asked which workers are waited for.
   static constexpr Duration kFirstProbe = milliseconds(300);
 
   Duration probe_interval() const;

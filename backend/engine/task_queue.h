@@ -28,9 +28,9 @@ class TaskQueue {
   /// Tells the callers of all tasks, and forgets these.
   void fail(const Status& status);
 
-  /// The first task of those whose callers wait; null: none.
+  /// The first unfinished task; null: none.
   Task* oldest_unfinished();
-  /// A task whose deadline has passed; null: none.
+  /// An overdue task; null: none.
   Task* overdue(Time now);
   /// Not after the deadline of any task; kNever: there is no task.
   Time deadline() const { return tasks_.empty() ? kNever : earliest_deadline_; }

@@ -22,7 +22,7 @@ struct Arrival {
   uint32_t epoch = 0;
   uint16_t slot = 0;
   uint32_t seq = 0;
-  uint16_t kind = 0;   // what contributions to a use must be alike in, beside the call; of integers the exponent
+  uint16_t kind = 0;   // Contributions to a use must have one kind, beside one call; for integers it is the exponent.
   uint32_t check = 0;  // the witness, or the call
   const uint8_t* payload = nullptr;
   size_t bytes = 0;
@@ -86,7 +86,7 @@ class Aggregator {
   virtual void complete(const Arrival& last, SlotUse* use, SlotStore* store, wire::ChecksumRule rule,
                         std::optional<uint8_t> uplink) const = 0;
 
-  /// The frame of a complete use, whose `payload` lies in the store.
+  /// The frame of a complete use; its `payload` lies in the store.
   SwitchFrame whole_frame(const SlotUse& use, const uint8_t* payload) const {
     return {payload - header_bytes(), header_bytes() + use.bytes};
   }

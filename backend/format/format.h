@@ -53,7 +53,7 @@ struct InFlight : Chunk {
 /// A lane of slots, in which chunks are sent in an order that all ranks have.
 struct LaneShape {
   Task::Stream stream = Task::Stream::kShort;
-  bool has_elements = true;  // else it announces collectives, and agrees on exponents
+  bool has_elements = true;  // False: it announces collectives, and agrees on exponents.
   int slots = 0;
 };
 

@@ -25,8 +25,8 @@ struct Route {
   Duration renewal() const { return std::min<Duration>(lease / 4, most_silence); }  // [LEASE-5]
   bool controlled = false;  // requests are answered by a controller, whose silence says nothing about the switch
   Endpoint switch_endpoint;
-  std::string switch_name;  // for messages: "127.0.0.1:40000 (embedded in rank 0)"
-  uint64_t tree_id = 0;     // of switches that a controller has planned, each tree another one; 0: not planned
+  std::string switch_name;  // Messages have it: "127.0.0.1:40000 (embedded in rank 0)".
+  uint64_t tree_id = 0;     // Number of a controller's tree of switches; 0: not planned.
 };
 
 /// How a shard's slots are shared out among its lanes, which take them in this order. In an exact session data lanes
@@ -57,21 +57,21 @@ struct LaneSlots {
 struct SessionParameters : Route {
   int worker = 0;                         // this rank in its group, or its host among the hosts that the group runs on
   int workers = 1;                        // ranks in the group, or hosts
-  int ranks = 0;                          // in the group; 0: as many as workers
-  std::vector<std::string> worker_names;  // for messages, after the word "rank"; none: their numbers
-  Endpoint own_address;  // of this rank's host, where the group's other hosts reach it; port 0; empty: nowhere
+  int ranks = 0;                          // Ranks of the group; 0: as many as workers.
+  std::vector<std::string> worker_names;  // Follow the word "rank" in messages; none: their numbers.
+  Endpoint own_address;                   // Where other hosts of the group reach this one; port 0; empty: nowhere.
   int shards = 1;
-  int slots = 8;  // of all shards together, a multiple of `shards`
+  int slots = 8;  // Sum of all shards, a multiple of `shards`.
   size_t payload_bytes = 1024;
   /// Exact: tensors for which the payload is large travel in smaller chunks, down to so many bytes
   /// (Shares::chunk_bytes); 0: all chunks are as large as the payload.
   size_t least_chunk_bytes = 0;
-  uint32_t weight = 1;          // of the aggregator, where there are several
+  uint32_t weight = 1;          // Share of the aggregator, where there are several.
   int beside = -1;              // which worker the aggregator shares a host with; -1: none
   bool exact = false;           // elements travel as they are; else as integers
   bool tree = false;            // exact: several switches add, and each rounds
   bool whole_chunks = false;    // the switch takes no words or a whole payload: shorter chunks are filled with zeros
-  uint64_t secret[2] = {0, 0};  // of the ranks alone: keys the witness
+  uint64_t secret[2] = {0, 0};  // Only the ranks have it: it keys the witness.
 
   int slots_per_shard() const { return slots / shards; }  // [SHARD-1]
   LaneSlots lanes_per_shard() const { return LaneSlots::of(slots_per_shard(), exact); }

@@ -34,7 +34,7 @@ class Task {
  public:
   /// The stream that carries it.
   enum class Stream : uint8_t {
-    kShort,  // of collectives of few chunks, or of all where there is one stream only
+    kShort,  // Collectives of few chunks, or all where there is one stream only.
     kBulk,
   };
 
@@ -56,7 +56,7 @@ class Task {
   const std::shared_ptr<SharedCollective> shared;
   const Stream stream;
   const uint64_t agreed;      // a hash of what this call is, for ranks to compare (task.cc)
-  bool announced;             // in the short stream
+  bool announced;             // The short stream has announced it.
   bool was_complete = false;  // when the shard looked last
   size_t in_flight = 0;       // chunks opened and not answered
   bool finished = false;      // the caller has been told
