@@ -12,7 +12,7 @@ void AbortHooks::add(int64_t id, Hook hook) {
     const std::lock_guard<std::mutex> lock(mutex_);
     std::swap(hooks_[id], hook);
   }
-  // The old one goes here: what it holds may need Python's lock, whose holder may want ours.
+  // The old one goes here: what it holds may need Python's lock, and the holder of that may want ours.
 }
 
 void AbortHooks::remove(int64_t id) {

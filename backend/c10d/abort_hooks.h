@@ -20,7 +20,7 @@ class AbortHooks {
   /// Calls every hook in the order of their ids, and forgets them: a group fails once. What a hook throws is logged.
   /// Without a lock, so a hook may add and remove hooks.
   void run();
-  /// Those of a group in whose place this one comes.
+  /// Takes those of the group that this one replaces.
   void take_over(AbortHooks& other);
 
  private:

@@ -6,7 +6,7 @@
 #include <torch/csrc/distributed/c10d/Utils.hpp>
 
 #include "c10d/call_text.h"
-#include "c10d/reduction.h"
+#include "c10d/engine_call.h"
 #include "c10d/staging.h"
 
 namespace switchml {

@@ -33,7 +33,7 @@ using BasePtr = c10::intrusive_ptr<compat::Base>;
 using StorePtr = c10::intrusive_ptr<c10d::Store>;
 using OptionMap = std::map<std::string, std::string>;
 
-constexpr std::chrono::milliseconds kDefaultTimeout = std::chrono::minutes(30);  // of torch.distributed
+constexpr std::chrono::milliseconds kDefaultTimeout = std::chrono::minutes(30);  // The default of torch.distributed.
 
 Config configured(const OptionMap& options) {
   Result<Config> config = load_config(process_environment(), options);

@@ -35,7 +35,7 @@
 #include <vector>
 
 // Virtual functions that the base class gained over time. From 2.13 on the compiler checks that they override; on an
-// older PyTorch they override what is there, and the rest are ordinary members that nobody calls.
+// older PyTorch they override what is there, and the rest are ordinary members that are never called.
 #if SWITCHML_TORCH >= 213
 #define SWITCHML_LATER_OVERRIDE override
 #else
@@ -240,7 +240,7 @@ inline std::string group_name(const BaseOptions& options) { return detail::group
 inline c10::intrusive_ptr<c10d::Store> clone(const c10::intrusive_ptr<c10d::Store>& store) {
   return detail::clone(store, 0);
 }
-/// Whether who calls with these options waits for the result at once; false where they do not say.
+/// Whether the caller with these options waits for the result at once; false where they do not say.
 template <typename Options>
 bool is_waited_for(const Options& options) {
   return detail::is_waited_for(options, 0);

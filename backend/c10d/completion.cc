@@ -143,7 +143,7 @@ struct CompletionPool::State : std::enable_shared_from_this<CompletionPool::Stat
     }
   }
 
-  /// Of the thread that calls it: somebody joins it.
+  /// The calling thread will be joined.
   void retire() {
     const auto self = std::find_if(threads.begin(), threads.end(), [](const std::thread& thread) {
       return thread.get_id() == std::this_thread::get_id();

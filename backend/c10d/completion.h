@@ -3,7 +3,7 @@
 // level: 0 for a call of the application, one more than the callback's for a call that a callback makes. One thread at
 // a time runs tasks of a level, in their order, and nothing that a callback issues waits behind other callbacks.
 //
-// | what a running task waits for | who completes that |
+// | what a running task waits for | what completes that |
 // |---|---|
 // | a future or work of a call that it made | a thread of the next level, at once |
 // | any work of ours, by SwitchWork::wait | another thread of its level, at once |

@@ -23,7 +23,7 @@ class CompletionHooks {
   void remove(int64_t id);
   bool any() const { return any_.load(std::memory_order_relaxed); }
   void run(uint64_t key, std::optional<float> duration_ms);
-  /// Those of a group in whose place this one comes.
+  /// Takes those of the group that this one replaces.
   void take_over(CompletionHooks& other);
 
  private:

@@ -1,4 +1,4 @@
-// The last calls of this process with sizes and states, for who looks at a hang: what PyTorch's flight recorder keeps
+// The last calls of this process with sizes and states, which explain a hang: what PyTorch's flight recorder keeps
 // of its own backends. Its recorder is out of reach for others, so python/switchml adds these to its dumps. Free of
 // torch.
 #pragma once
@@ -51,9 +51,9 @@ struct FlightEntry {
   int64_t started = 0;  // handed to who does it
   int64_t completed = 0;
   bool retired = false;                 // is over: completed, or failed
-  std::optional<float> duration_ms;     // that it took, where the group's calls are timed
-  std::optional<MessageStream> stream;  // of a message, once both ends are known
-  uint64_t place = 0;                   // in its stream, from 1 on
+  std::optional<float> duration_ms;     // Null where the group's calls are not timed.
+  std::optional<MessageStream> stream;  // A message has one once both ends are known.
+  uint64_t place = 0;                   // The number in its stream, from 1 on.
 };
 
 /// A group as its dumps name it.
@@ -95,7 +95,7 @@ class FlightLog {
 
  private:
   static constexpr size_t kMostGroups = 1000;   // programs may make groups for ever: the oldest are forgotten
-  static constexpr size_t kMostStreams = 4096;  // of a group: programs may number their messages by tags
+  static constexpr size_t kMostStreams = 4096;  // Per group: programs may number their messages by tags.
 
   FlightEntry* find(uint64_t id);
 

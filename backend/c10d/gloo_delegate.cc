@@ -17,7 +17,7 @@ namespace switchml {
 
 namespace {
 
-/// Destroys the group, whose destructor waits for its operations; after `limit` a thread of its own goes on waiting,
+/// Destroys the group. Its destructor waits for its operations; after `limit` a thread of its own goes on waiting,
 /// and false is returned.
 bool destroy_within(c10::intrusive_ptr<compat::Base> group, std::chrono::milliseconds limit) {
   auto gone = std::make_shared<std::promise<void>>();
@@ -53,7 +53,7 @@ c10::intrusive_ptr<compat::Base> GlooDelegate::get() {
     making_ = true;
     factory = factory_;
   }
-  // Without the lock: the factory may wait for Python's, whose holder may want ours.
+  // Without the lock: the factory may wait for Python's, and the holder of that may want ours.
   c10::intrusive_ptr<compat::Base> group;
   std::exception_ptr error;
   try {
@@ -89,7 +89,7 @@ void GlooDelegate::release(std::chrono::milliseconds limit) {
                          << ": operations of its Gloo group still wait for other ranks; they are left behind";
 }
 
-/// One started call. Its work is completed exactly once, by whoever comes first: the precheck's failure, the group's
+/// One started call. Its work is completed exactly once, by the first of these: the precheck's failure, the group's
 /// works or abort().
 class GlooDelegate::Operation : public std::enable_shared_from_this<GlooDelegate::Operation> {
  public:

@@ -1,5 +1,5 @@
 // The group's store as Gloo sees it. Gloo's threads wait in a store for the addresses of other ranks, for the
-// whole timeout if need be; a client of c10d's TCPStore that waits holds a lock against everybody else who shares it.
+// whole timeout if need be; a client of c10d's TCPStore that waits holds a lock against all others that share it.
 // This one polls instead, can be interrupted, and says which rank did not come.
 #pragma once
 

@@ -62,7 +62,7 @@ class GroupCore {
   /// Which rank of this group is gone, as `other`, another group of this process and world, knows; else ok.
   Status gone_from(const GroupCore& other) const;
 
-  /// A call has failed, or will, and with it the session, whose engine may know that a moment later. The first reason
+  /// A call has failed, or will, and with it the session: its engine may know that a moment later. The first reason
   /// stays.
   void call_failed(const Status& why);
   /// Why the first call failed, or health(). Known before anybody hears of that call's failure.
@@ -99,7 +99,7 @@ class GroupCore {
   void end_operation();
   bool wait_until_landed(std::chrono::milliseconds limit);
 
-  /// Gloo notices a dead rank at once and does not say which; who watches over the ranks says so in a moment. Waits for
+  /// Gloo notices a dead rank at once and does not say which; the session says so in a moment. Waits for
   /// that moment, which all failures within another one have in common, or until told() is true.
   void await_verdict(const std::function<bool()>& told);
 

@@ -1,4 +1,4 @@
-// Means of integers, toward zero, whose sums may be larger than their type.
+// Means of integers, toward zero. Their sums may be larger than their type.
 #pragma once
 
 #include "c10d/compat.h"

@@ -71,7 +71,7 @@ c10::intrusive_ptr<compat::Base> ProcessGroupSwitchML::split(const c10::intrusiv
   return create(std::move(settings));
 }
 
-// Nothing of this group is needed but its store: its session may have failed, and whoever is excluded may be dead.
+// Nothing of this group is needed but its store: its session may have failed, and excluded ranks may be dead.
 c10::intrusive_ptr<compat::Base> ProcessGroupSwitchML::shrink(const std::vector<int64_t>& excluded, int flags,
                                                               const c10::intrusive_ptr<compat::BaseOptions>& opts) {
   const std::vector<int> ranks = remaining(excluded, rank_, size_);
@@ -94,7 +94,7 @@ c10::intrusive_ptr<compat::Base> ProcessGroupSwitchML::merge(const c10::intrusiv
   settings.awaits_ranks = false;
   settings.rank = rank;
   settings.size = size;
-  settings.global_ranks.clear();  // who the others are in their worlds nobody says
+  settings.global_ranks.clear();  // The ranks of the others in their worlds are not known.
   settings.world = nullptr;
   settings.timeout = opts ? opts->timeout : timeout_.load();
   settings.name = name.empty() ? settings_.name + ":merge" : name;
@@ -122,7 +122,7 @@ ProcessGroupSwitchML::WorkPtr ProcessGroupSwitchML::reconfigure(const compat::Re
   settings_.store = c10::make_intrusive<c10d::PrefixStore>("reconfigure/" + std::to_string(opts.uuid), store_);
   settings_.rank = static_cast<int>(mine - handles.begin());
   settings_.size = static_cast<int>(handles.size());
-  settings_.global_ranks.clear();  // who the others are in their worlds nobody says
+  settings_.global_ranks.clear();  // The ranks of the others in their worlds are not known.
   settings_.world = nullptr;
   settings_.awaits_ranks = false;
   compat::set_place(rank_, settings_.rank);

@@ -38,7 +38,7 @@ class MessageWork final : public c10d::Work {
               const std::vector<at::Tensor>& tensors, int tag);
 
   bool isCompleted() override;
-  /// Gloo names nobody: where the group fails with it, or a moment later, its error is that of the group.
+  /// Gloo names no rank: where the group fails with it, or a moment later, its error is that of the group.
   bool wait(std::chrono::milliseconds timeout = kNoTimeout) override;
   int sourceRank() const override { return message_->sourceRank(); }
   std::vector<at::Tensor> result() override { return message_->result(); }

@@ -1,5 +1,6 @@
-// torch.distributed.monitored_barrier: a barrier that says who did not come. It goes over the group's key-value store
-// and needs no connection between the ranks, because it is called when something is wrong with them. Free of torch.
+// torch.distributed.monitored_barrier: a barrier that names the ranks that did not come. It goes over the group's
+// key-value store and needs no connection between the ranks, because it is called when something is wrong with them.
+// Free of torch.
 #pragma once
 
 #include <cstdint>
@@ -24,7 +25,7 @@ namespace switchml {
 ///
 /// Rank 0 decides within its timeout. The others wait for it to open the call for their timeout, and as long again, and
 /// a second, for its verdict. A rank that gives up says so before it looks for rank 0 a last time, and rank 0 opens
-/// before it looks who has come: at least one of the two sees the other, so both agree about the outcome.
+/// before it looks which ranks have come: at least one of the two sees the other, so both agree about the outcome.
 class MonitoredBarrier {
  public:
   /// `store` is private to the group. 0 <= rank < size.

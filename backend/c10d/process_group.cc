@@ -23,7 +23,7 @@
 namespace switchml {
 namespace {
 
-/// How long shutdown() waits for calls that nobody waited for.
+/// How long shutdown() waits for calls that are still under way.
 constexpr milliseconds kShutdownGrace{2000};
 
 /// The groups that live, for shutdown_all(); and the cores of those that have opened, or do.
@@ -101,7 +101,7 @@ std::string address_of(const Session& session) {
   return own.size == 0 ? "" : to_literal(own);
 }
 
-/// A Gloo group of all ranks, whose keys begin with `prefix` and whose waits end with the process group.
+/// A Gloo group of all ranks. Its keys begin with `prefix`, and its waits end with the process group.
 c10::intrusive_ptr<compat::Base> make_gloo(const ProcessGroupSwitchML::Settings& settings,
                                            const std::shared_ptr<GroupCore>& core, const std::string& prefix,
                                            milliseconds timeout) {
@@ -188,7 +188,7 @@ void ProcessGroupSwitchML::join_ranks(milliseconds timeout) {
     delegate_->get();
   } catch (...) {
     core_->give_up("it has no Gloo group: " + exception_text(std::current_exception()).value_or(""));
-    shutdown();  // who keeps the exception may keep what it has seen of the session
+    shutdown();  // A kept exception may keep parts of the session.
     throw;
   }
 }
@@ -295,7 +295,7 @@ void ProcessGroupSwitchML::monitoredBarrier(const c10d::BarrierOptions& opts, bo
   if (!closed.ok()) throw_status(closed, context);
   CallRecord record(core_, Call::kMonitoredBarrier, monitored_barrier_ ? Way::kStore : Way::kLocal);
   if (!monitored_barrier_) return;
-  // Unlike elsewhere zero is a timeout: who has not come yet fails.
+  // Unlike elsewhere zero is a timeout: ranks that have not come yet fail.
   const milliseconds timeout = opts.timeout.count() < 0 ? timeout_.load() : opts.timeout;
   record.log({}, {}, timeout);
   record.started();
@@ -339,7 +339,7 @@ void ProcessGroupSwitchML::shutdown() {
     {
       std::unique_lock<std::mutex> lock(shutdown_mutex_);
       if (std::exchange(shutdown_begun_, true)) {
-        // A callback must not wait for whoever waits for its thread.
+        // A callback must not wait for a thread that waits for its own.
         if (!CompletionPool::on_its_thread()) shutdown_ended_.wait(lock, [this] { return shut_down_; });
         return;
       }
@@ -375,7 +375,7 @@ void ProcessGroupSwitchML::end_everything() {
   if (session) session->when_rank_is_lost(nullptr);
   delegate_->abort(Status(Code::kAborted, "the process group was shut down"));
   delegate_->release(kShutdownGrace);
-  core_->wait_until_landed(kShutdownGrace);  // what was aborted ends on the pool's threads, not on the engine's
+  core_->wait_until_landed(kShutdownGrace);  // Aborted calls end on the pool's threads, not on the engine's.
   core_->pool().join();
   session.reset();
 }
@@ -422,9 +422,10 @@ ProcessGroupSwitchML::WorkPtr ProcessGroupSwitchML::remember(WorkPtr work) {
   return work;
 }
 
-Reduction ProcessGroupSwitchML::reduction(Call call, c10d::OpType type, const c10d::ReduceOp& op, Terms terms) const {
+EngineCall ProcessGroupSwitchML::engine_call(Call call, c10d::OpType type, const c10d::ReduceOp& op,
+                                             Terms terms) const {
   if (core_->inherited()) throw_status(core_->closed(), core_->context(call));  // no thread would complete it
-  Reduction result(core_, call, type, op, deadline(terms.timeout));
+  EngineCall result(core_, call, type, op, deadline(terms.timeout));
   if (terms.waits) result.waited_for();
   return result;
 }

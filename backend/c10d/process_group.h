@@ -14,10 +14,10 @@
 #include "c10d/arguments.h"
 #include "c10d/coalescing.h"
 #include "c10d/compat.h"
+#include "c10d/engine_call.h"
 #include "c10d/gloo_delegate.h"
 #include "c10d/group_core.h"
 #include "c10d/monitored_barrier.h"
-#include "c10d/reduction.h"
 #include "shm/arena.h"
 
 namespace switchml {
@@ -27,16 +27,16 @@ struct Statistics {
   std::map<std::string, uint64_t> worker;    // WorkerCounters, summed over the shards
   std::map<std::string, uint64_t> embedded;  // SwitchCounters, on the rank that hosts the switch
   std::string switch_address;                // empty: none yet, or a group of one
-  std::string address;                       // of this rank's host; empty: none, or a group of one
+  std::string address;                       // Host of this rank; empty: none, or a group of one.
   std::string transport;                     // Abilities::transport, or empty: none
   std::string precision;                     // Abilities::precision, or empty: nobody sums
   uint64_t payload_bytes = 0;
   int slots = 0;
-  int shards = 0;      // of a rank, as SWITCHML_SHARDS has it
-  int job_shards = 0;  // of the job at its switch: a host's ranks may be one worker, with a shard each
+  int shards = 0;      // Per rank, as SWITCHML_SHARDS has it.
+  int job_shards = 0;  // The job's at its switch: a host's ranks may be one worker, with a shard each.
   std::string kernels;
   uint64_t memory_bytes = 0;
-  uint64_t arena_bytes = 0;  // that tensors take
+  uint64_t arena_bytes = 0;  // Bytes of tensors.
   uint64_t arena_limit_bytes = 0;
 };
 
@@ -56,8 +56,8 @@ class ProcessGroupSwitchML final : public compat::Base {
     int rank = 0;
     int size = 1;
     std::chrono::milliseconds timeout{0};
-    std::string name;                    // for messages
-    std::vector<uint64_t> global_ranks;  // of its members; none: 0, 1, ...
+    std::string name;                    // Messages have it.
+    std::vector<uint64_t> global_ranks;  // Ranks of its members in the world; none: 0, 1, ...
     const void* world = nullptr;         // which one they count in, for comparisons; null: not known
     Config config;
     MakeGloo make_gloo;
@@ -182,7 +182,7 @@ class ProcessGroupSwitchML final : public compat::Base {
   /// Fails what is under way or comes later; returns at once.
   void abort() SWITCHML_LATER_OVERRIDE;
   /// Lets what is under way end (for a moment), leaves the session and joins every thread. Idempotent; thread-safe:
-  /// whoever is second waits for the first, but in a callback. Does nothing in a forked child.
+  /// the second caller waits for the first, but in a callback. Does nothing in a forked child.
   void shutdown() SWITCHML_LATER_OVERRIDE;
 
   /// Tells FlightLog what c10d calls the groups of this process.
@@ -210,9 +210,11 @@ class ProcessGroupSwitchML final : public compat::Base {
   void end_everything();
   void part_with_interpreter();
   Time deadline(std::chrono::milliseconds timeout) const;
-  Reduction reduction(Call call, c10d::OpType type, const c10d::ReduceOp& op, Terms terms) const;
+  EngineCall engine_call(Call call, c10d::OpType type, const c10d::ReduceOp& op, Terms terms) const;
   /// A call that moves tensors through the engine, to `results`. `what`: what ranks must agree about.
-  Reduction movement(Call call, c10d::OpType type, const Tensors& results, const std::string& what, Terms terms) const;
+  EngineCall movement(Call call, c10d::OpType type, const Tensors& results, const std::string& what, Terms terms) const;
+  WorkPtr gather_into_tensors(Call call, c10d::OpType type, const Tensors& outputs, const Tensors& inputs,
+                              const c10d::AllgatherOptions& opts);
   /// Whether the group's engine moves such tensors, of which `outputs` are written.
   bool engine_moves(const Tensors& inputs, const Tensors& outputs) const;
   WorkPtr remember(WorkPtr work);
@@ -223,7 +225,7 @@ class ProcessGroupSwitchML final : public compat::Base {
   /// A message, through memory or by Gloo. Throws where the group is closed. `peer`: shm::kAnySource is any rank.
   WorkPtr message(Call call, c10d::OpType type, const Tensors& tensors, int peer, int tag,
                   const std::function<WorkPtr(compat::Base& gloo)>& by_gloo);
-  /// A collective that Gloo takes, behind a precheck. `what`: what ranks must agree about (Reduction::precheck);
+  /// A collective that Gloo takes, behind a precheck. `what`: what ranks must agree about (EngineCall::precheck);
   /// `inputs` are for a profile's eyes; `numbers`, if defined, are summed over the ranks before `issue` runs.
   WorkPtr through_gloo(Call call, c10d::OpType type, const Tensors& inputs, const std::vector<Tensors>& outputs,
                        const std::string& what, std::chrono::milliseconds timeout, GlooDelegate::Issue issue,
@@ -235,13 +237,15 @@ class ProcessGroupSwitchML final : public compat::Base {
                          const std::string& detail = {});
   WorkPtr reduce_scatter_by_gloo(Call call, const Tensors& outputs, const Tensors& inputs, std::optional<size_t> begin,
                                  const c10d::ReduceScatterOptions& opts, const std::string& detail = {});
+  WorkPtr reduce_scatter_tensors(Call call, c10d::OpType type, const Tensors& outputs, const Tensors& inputs,
+                                 const c10d::ReduceScatterOptions& opts);
   /// Whether the group's engine reduces such a tensor, or all of a list, of one type.
   bool engine_takes(const at::Tensor& tensor, const c10d::ReduceOp& op) const;
   bool engine_takes(const Tensors& tensors, const c10d::ReduceOp& op) const;
   Arguments arguments(Call call) const { return {call, core_->group()}; }
 
   Settings settings_;  // this, core_, monitored_barrier_ and delegate_ are those of the last reconfigure()
-  const c10::intrusive_ptr<c10d::Store> store_;  // what the group was made with
+  const c10::intrusive_ptr<c10d::Store> store_;  // The group was made with this one.
   const std::string handle_;
   std::set<int64_t> reconfigured_by_;  // uuids
   std::shared_ptr<GroupCore> core_;

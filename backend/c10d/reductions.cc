@@ -27,7 +27,7 @@ struct GlooReduction {
   std::function<void()> finish;
 };
 
-/// Gloo adds memory to memory, whatever the strides: copies of those tensors whose elements lie otherwise.
+/// Gloo adds memory to memory, whatever the strides: copies of those tensors that are not contiguous.
 GlooReduction as_it_lies(const Tensors& tensors, const c10d::ReduceOp& op, bool writes) {
   const auto views = std::make_shared<std::vector<HostView>>();
   Tensors plain;
@@ -99,6 +99,16 @@ GlooReduction gloo_reduction(const Tensors& tensors, const c10d::ReduceOp& op, i
   return {sums, c10d::ReduceOp(c10d::ReduceOp::SUM), finish};
 }
 
+/// A reduction in place by Gloo, with these options but another operation.
+template <typename Options>
+auto by(ProcessGroupSwitchML::WorkPtr (compat::Base::*reduce)(Tensors&, const Options&), const Options& options) {
+  return [reduce, options](compat::Base& gloo, Tensors& tensors, const c10d::ReduceOp& op) {
+    Options same = options;
+    same.reduceOp = op;
+    return (gloo.*reduce)(tensors, same);
+  };
+}
+
 at::Tensor joined(const Tensors& pieces) {
   const at::AutoDispatchBelowADInplaceOrView guard;
   int64_t total = 0;
@@ -160,17 +170,13 @@ ProcessGroupSwitchML::WorkPtr ProcessGroupSwitchML::allreduce(Tensors& tensors, 
   arguments(Call::kAllReduce).all_reduce(tensors, opts.reduceOp);
   const Tensors parts = parts_of(tensors, opts.reduceOp);
   if (parts.size() == 1 && engine_takes(parts, opts.reduceOp)) {
-    Reduction call = reduction(Call::kAllReduce, OpType::ALLREDUCE, opts.reduceOp, Terms::of(opts));
+    EngineCall call = engine_call(Call::kAllReduce, OpType::ALLREDUCE, opts.reduceOp, Terms::of(opts));
     call.in_place(parts[0]);
     return remember(call.issue(tensors));
   }
   // Lists of several tensors are Gloo's (it sums across the list); so are sparse ones.
   return reduce_by_gloo(Call::kAllReduce, OpType::ALLREDUCE, tensors, opts.reduceOp, opts.timeout, true,
-                        [opts](compat::Base& gloo, Tensors& list, const c10d::ReduceOp& op) {
-                          c10d::AllreduceOptions same = opts;
-                          same.reduceOp = op;
-                          return gloo.allreduce(list, same);
-                        });
+                        by(&compat::Base::allreduce, opts));
 }
 
 ProcessGroupSwitchML::WorkPtr ProcessGroupSwitchML::allreduce_sparse(Tensors& tensors,
@@ -189,36 +195,27 @@ ProcessGroupSwitchML::WorkPtr ProcessGroupSwitchML::allreduce_coalesced(Tensors&
   arguments(Call::kAllReduceCoalesced).all_reduce_coalesced(tensors);
   const Tensors parts = parts_of(tensors, opts.reduceOp);
   if (engine_takes(parts, opts.reduceOp)) {
-    Reduction call = reduction(Call::kAllReduceCoalesced, OpType::ALLREDUCE_COALESCED, opts.reduceOp, Terms::of(opts));
+    EngineCall call =
+        engine_call(Call::kAllReduceCoalesced, OpType::ALLREDUCE_COALESCED, opts.reduceOp, Terms::of(opts));
     if (Footprint::clash(parts)) call.apart();
     for (const at::Tensor& part : parts) call.in_place(part);
     return remember(call.issue(tensors));
   }
   return reduce_by_gloo(Call::kAllReduceCoalesced, OpType::ALLREDUCE_COALESCED, tensors, opts.reduceOp, opts.timeout,
-                        true, [opts](compat::Base& gloo, Tensors& list, const c10d::ReduceOp& op) {
-                          c10d::AllreduceCoalescedOptions same = opts;
-                          same.reduceOp = op;
-                          return gloo.allreduce_coalesced(list, same);
-                        });
+                        true, by(&compat::Base::allreduce_coalesced, opts));
 }
 
 ProcessGroupSwitchML::WorkPtr ProcessGroupSwitchML::reduce(Tensors& tensors, const c10d::ReduceOptions& opts) {
   arguments(Call::kReduce).reduce(tensors, opts);
   const Tensors parts = parts_of(tensors, opts.reduceOp);
   if (engine_takes(parts, opts.reduceOp)) {
-    Reduction call = reduction(Call::kReduce, OpType::REDUCE, opts.reduceOp, Terms::of(opts));
+    EngineCall call = engine_call(Call::kReduce, OpType::REDUCE, opts.reduceOp, Terms::of(opts));
     call.root(static_cast<int>(opts.rootRank));
     call.to_root(parts[0], opts.rootRank == rank_);
     return remember(call.issue(tensors));
   }
-  return reduce_by_gloo(
-      Call::kReduce, OpType::REDUCE, tensors, opts.reduceOp, opts.timeout, opts.rootRank == rank_,
-      [opts](compat::Base& gloo, Tensors& list, const c10d::ReduceOp& op) {
-        c10d::ReduceOptions same = opts;
-        same.reduceOp = op;
-        return gloo.reduce(list, same);
-      },
-      ", to rank " + std::to_string(opts.rootRank));
+  return reduce_by_gloo(Call::kReduce, OpType::REDUCE, tensors, opts.reduceOp, opts.timeout, opts.rootRank == rank_,
+                        by(&compat::Base::reduce, opts), ", to rank " + std::to_string(opts.rootRank));
 }
 
 ProcessGroupSwitchML::WorkPtr ProcessGroupSwitchML::reduce_by_gloo(Call call, OpType type, const Tensors& tensors,
@@ -243,35 +240,31 @@ static std::vector<size_t> equal_ends(const at::Tensor& slice, int ranks) {
 
 ProcessGroupSwitchML::WorkPtr ProcessGroupSwitchML::_reduce_scatter_base(at::Tensor& output, at::Tensor& input,
                                                                          const c10d::ReduceScatterOptions& opts) {
-  arguments(Call::kReduceScatterTensor).reduce_scatter_tensors({output}, {input});
-  const at::Tensor from = parts_of(input, opts.reduceOp), to = parts_of(output, opts.reduceOp);
-  if (!engine_takes(from, opts.reduceOp) || to.scalar_type() != from.scalar_type()) {
-    return reduce_scatter_by_gloo(Call::kReduceScatterTensor, {output}, {input}, std::nullopt, opts);
-  }
-  Reduction call = reduction(Call::kReduceScatterTensor, OpType::_REDUCE_SCATTER_BASE, opts.reduceOp, Terms::of(opts));
-  call.slice(from, to, static_cast<size_t>(to.numel()) * static_cast<size_t>(rank_), equal_ends(to, size_));
-  return remember(call.issue({output}));
+  return reduce_scatter_tensors(Call::kReduceScatterTensor, OpType::_REDUCE_SCATTER_BASE, {output}, {input}, opts);
 }
 
 ProcessGroupSwitchML::WorkPtr ProcessGroupSwitchML::reduce_scatter_tensor_coalesced(
     Tensors& outputs, Tensors& inputs, const c10d::ReduceScatterOptions& opts) {
-  arguments(Call::kReduceScatterTensorCoalesced).reduce_scatter_tensors(outputs, inputs);
+  return reduce_scatter_tensors(Call::kReduceScatterTensorCoalesced, OpType::REDUCE_SCATTER, outputs, inputs, opts);
+}
+
+ProcessGroupSwitchML::WorkPtr ProcessGroupSwitchML::reduce_scatter_tensors(Call call, OpType type,
+                                                                           const Tensors& outputs,
+                                                                           const Tensors& inputs,
+                                                                           const c10d::ReduceScatterOptions& opts) {
+  arguments(call).reduce_scatter_tensors(outputs, inputs);
   const Tensors from = parts_of(inputs, opts.reduceOp), to = parts_of(outputs, opts.reduceOp);
-  bool all = true;
   for (size_t i = 0; i < from.size(); ++i) {
-    all = all && engine_takes(from[i], opts.reduceOp) && to[i].scalar_type() == from[i].scalar_type();
+    if (engine_takes(from[i], opts.reduceOp) && to[i].scalar_type() == from[i].scalar_type()) continue;
+    return reduce_scatter_by_gloo(call, outputs, inputs, std::nullopt, opts);
   }
-  if (!all) {
-    return reduce_scatter_by_gloo(Call::kReduceScatterTensorCoalesced, outputs, inputs, std::nullopt, opts);
-  }
-  Reduction call =
-      reduction(Call::kReduceScatterTensorCoalesced, OpType::REDUCE_SCATTER, opts.reduceOp, Terms::of(opts));
-  if (Footprint::clash(to, from)) call.apart();
+  EngineCall scattering = engine_call(call, type, opts.reduceOp, Terms::of(opts));
+  if (Footprint::clash(to, from)) scattering.apart();
   for (size_t i = 0; i < from.size(); ++i) {
-    call.slice(from[i], to[i], static_cast<size_t>(to[i].numel()) * static_cast<size_t>(rank_),
-               equal_ends(to[i], size_));
+    scattering.slice(from[i], to[i], static_cast<size_t>(to[i].numel()) * static_cast<size_t>(rank_),
+                     equal_ends(to[i], size_));
   }
-  return remember(call.issue(outputs));
+  return remember(scattering.issue(outputs));
 }
 
 ProcessGroupSwitchML::WorkPtr ProcessGroupSwitchML::reduce_scatter(Tensors& outputs, std::vector<Tensors>& inputs,
@@ -285,7 +278,7 @@ ProcessGroupSwitchML::WorkPtr ProcessGroupSwitchML::reduce_scatter(Tensors& outp
     return reduce_scatter_by_gloo(Call::kReduceScatter, outputs, {joined(inputs[0])}, elements_before(inputs[0], rank_),
                                   opts, ", pieces: " + tensors_text(inputs[0]));
   }
-  Reduction call = reduction(Call::kReduceScatter, OpType::REDUCE_SCATTER, opts.reduceOp, Terms::of(opts));
+  EngineCall call = engine_call(Call::kReduceScatter, OpType::REDUCE_SCATTER, opts.reduceOp, Terms::of(opts));
   call.detail("pieces: " + tensors_text(inputs[0]));
   if (join) {
     std::vector<size_t> ends;
@@ -348,7 +341,7 @@ ProcessGroupSwitchML::WorkPtr ProcessGroupSwitchML::reduce_scatter_by_gloo(Call 
 // ---- barrier ----
 
 ProcessGroupSwitchML::WorkPtr ProcessGroupSwitchML::barrier(const c10d::BarrierOptions& opts) {
-  Reduction call = reduction(Call::kBarrier, OpType::BARRIER, c10d::ReduceOp::SUM, Terms::of(opts));
+  EngineCall call = engine_call(Call::kBarrier, OpType::BARRIER, c10d::ReduceOp::SUM, Terms::of(opts));
   call.barrier(outstanding_.all());
   return remember(call.issue({}));
 }

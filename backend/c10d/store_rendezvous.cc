@@ -21,7 +21,7 @@ Status guarded(const std::string& what, F&& operation) {
   }
 }
 
-/// A rank may be awaited for as long as the group's timeout says: who has waited long asks the store less often.
+/// A rank may be awaited for as long as the group's timeout says: after a long wait it asks the store less often.
 Duration longest_pause(Duration waited) {
   return std::clamp<Duration>(waited / 100, milliseconds(10), milliseconds(200));
 }

@@ -120,7 +120,7 @@ void SwitchWork::wait_until_completed(std::chrono::milliseconds timeout) {
     try {
       record_.let_signals_in();
     } catch (...) {
-      // The group is over. Once that has reached the engine nobody writes to the caller's tensors any more.
+      // The group is over. Once that has reached the engine it writes to the caller's tensors no more.
       lock.lock();
       cv_.wait_for(lock, kFarewell, [this] { return completed_; });
       throw;

@@ -1,5 +1,5 @@
-// What a collective returns: completes together with its future, whose value is the list of result tensors, or a list
-// of such lists.
+// What a collective returns: completes together with its future. The value is the list of result tensors, or a list of
+// such lists.
 #pragma once
 
 #include <atomic>
@@ -51,7 +51,7 @@ class SwitchWork final : public c10d::Work {
   /// Exactly one call of these, on any thread. Runs the future's callbacks.
   void succeed();
   void fail(const std::exception_ptr& error);
-  /// fail(), or succeed() where there is no error; what a callback throws is logged, for nobody is there to hear it.
+  /// fail(), or succeed() where there is no error; what a callback throws is logged.
   /// Gives up the reference.
   static void complete(c10::intrusive_ptr<SwitchWork> work, const std::exception_ptr& error);
   /// From now on no wait() returns while a thread that completes a work holds it: the last reference to a tensor of
@@ -61,7 +61,7 @@ class SwitchWork final : public c10d::Work {
   /// What the thread of a wait() does first, until `end` at most: it may complete the work. Set before anybody waits.
   void let_waiter_work(std::function<void(Time end)> work) { waiters_work_ = std::move(work); }
 
-  /// Of a message: who has sent it. Before succeed().
+  /// The sender of a message. Before succeed().
   void set_source(int rank) { source_ = rank; }
   int sourceRank() const override { return source_ < 0 ? c10d::Work::sourceRank() : source_; }
 
@@ -91,8 +91,8 @@ class SwitchWork final : public c10d::Work {
   c10::intrusive_ptr<c10::ivalue::Future> future_;
 };
 
-/// A call whose work this backend completes, mostly on a thread of the group's pool. The group does not end before the
-/// call has. It completes with the state of the thread that has made it (autograd's modes, say).
+/// This backend completes the work of such a call, mostly on a thread of the group's pool. The group does not end
+/// before the call has. It completes with the state of the thread that has made it (autograd's modes, say).
 class OpenCall {
  public:
   /// The call begins. `timeout`: as for CallRecord::log().

@@ -6,25 +6,20 @@
 #include <string>
 #include <vector>
 
+#include "c10d/engine_operation.h"
 #include "c10d/group_core.h"
 #include "c10d/staging.h"
 #include "c10d/work.h"
 
 namespace switchml {
 
-/// What the engine makes of a c10d operation on a type; nullopt where neither switch nor memory can, so that the
-/// gloo has to. Which of both can: integer_can, exact_can.
-std::optional<ReduceOp> engine_operation(const c10d::ReduceOp& op, at::ScalarType type);
-/// "SUM", "AVG", ...
-const char* operation_name(const c10d::ReduceOp& op);
-
 /// Collects the parts of one call, then issues them. Used on the caller's thread, once.
-class Reduction {
+class EngineCall {
  public:
-  Reduction(std::shared_ptr<GroupCore> core, Call call, c10d::OpType type, const c10d::ReduceOp& op, Time deadline);
+  EngineCall(std::shared_ptr<GroupCore> core, Call call, c10d::OpType type, const c10d::ReduceOp& op, Time deadline);
 
-  /// For calls whose tensors share memory; first of all. Every input is read before anything is written: results are
-  /// made elsewhere, and copied in the order of the parts.
+  /// For calls with tensors that share memory; first of all. Every input is read before anything is written: results
+  /// are made elsewhere, and copied in the order of the parts.
   void apart() { apart_ = true; }
   /// The caller waits for the result at once: issue() returns when it is there, or half a second later, if nothing of
   /// the group's is under way.

@@ -1,4 +1,4 @@
-#include "c10d/reduction.h"
+#include "c10d/engine_call.h"
 
 #include <algorithm>
 #include <atomic>
@@ -11,62 +11,6 @@
 #include "c10d/integer_mean.h"
 
 namespace switchml {
-
-namespace {
-
-// A bool is true or false: sums and maxima are "any", products and minima "all". A mean would be neither.
-std::optional<ReduceOp> operation_on_bools(const c10d::ReduceOp& op) {
-  switch (op.op_) {
-    case c10d::ReduceOp::SUM:
-    case c10d::ReduceOp::MAX:
-    case c10d::ReduceOp::BOR: return ReduceOp::kOr;
-    case c10d::ReduceOp::PRODUCT:
-    case c10d::ReduceOp::MIN:
-    case c10d::ReduceOp::BAND: return ReduceOp::kAnd;
-    case c10d::ReduceOp::BXOR: return ReduceOp::kXor;
-    default: return std::nullopt;
-  }
-}
-
-std::optional<ReduceOp> operation_on_numbers(const c10d::ReduceOp& op) {
-  switch (op.op_) {
-    case c10d::ReduceOp::SUM:
-    case c10d::ReduceOp::AVG:
-    case c10d::ReduceOp::PREMUL_SUM: return ReduceOp::kSum;
-    case c10d::ReduceOp::MIN: return ReduceOp::kMin;
-    case c10d::ReduceOp::MAX: return ReduceOp::kMax;
-    case c10d::ReduceOp::PRODUCT: return ReduceOp::kProduct;
-    case c10d::ReduceOp::BAND: return ReduceOp::kAnd;
-    case c10d::ReduceOp::BOR: return ReduceOp::kOr;
-    case c10d::ReduceOp::BXOR: return ReduceOp::kXor;
-    default: return std::nullopt;
-  }
-}
-
-}  // namespace
-
-std::optional<ReduceOp> engine_operation(const c10d::ReduceOp& op, at::ScalarType type) {
-  const std::optional<ElementType> element = element_type(type);
-  if (!element) return std::nullopt;
-  if (op.op_ == c10d::ReduceOp::PREMUL_SUM && !is_floating(*element)) return std::nullopt;  // products are fractions
-  const auto result = *element == ElementType::kBool ? operation_on_bools(op) : operation_on_numbers(op);
-  return result && exact_can(*result, *element) ? result : std::nullopt;
-}
-
-const char* operation_name(const c10d::ReduceOp& op) {
-  switch (op.op_) {
-    case c10d::ReduceOp::SUM: return "SUM";
-    case c10d::ReduceOp::AVG: return "AVG";
-    case c10d::ReduceOp::PRODUCT: return "PRODUCT";
-    case c10d::ReduceOp::MIN: return "MIN";
-    case c10d::ReduceOp::MAX: return "MAX";
-    case c10d::ReduceOp::BAND: return "BAND";
-    case c10d::ReduceOp::BOR: return "BOR";
-    case c10d::ReduceOp::BXOR: return "BXOR";
-    case c10d::ReduceOp::PREMUL_SUM: return "PREMUL_SUM";
-    default: return "UNUSED";
-  }
-}
 
 /// What a call has in memory, and how it gets to where the caller wants it.
 struct Results {
@@ -83,7 +27,7 @@ struct Results {
 };
 
 /// Shared by the engine's callbacks; the last of them hands it to the completion pool.
-class Reduction::Pending : public std::enable_shared_from_this<Reduction::Pending> {
+class EngineCall::Pending : public std::enable_shared_from_this<EngineCall::Pending> {
  public:
   explicit Pending(std::shared_ptr<GroupCore> core_) : core(std::move(core_)) {}
 
@@ -111,9 +55,9 @@ class Reduction::Pending : public std::enable_shared_from_this<Reduction::Pendin
   Results results;
   std::vector<Outstanding::WeakWork> before;
   const char* operation = "";
-  int root = -1;         // of a reduce
-  std::string detail;    // beside operation, type and count
-  std::string what;      // in place of operation, type and count
+  int root = -1;         // The root of a reduce.
+  std::string detail;    // Follows operation, type and count in messages.
+  std::string what;      // Replaces operation, type and count in messages.
   bool refused = false;  // By Exchange::on_sizes_known, which knows what all have called.
 
  private:
@@ -127,7 +71,7 @@ class Reduction::Pending : public std::enable_shared_from_this<Reduction::Pendin
     }
     if (!turn) return;
     // No longer than wait() waits before it lets signals in: their handlers, and Python's lock, may depend on others of
-    // this group, for whom nobody works during a turn.
+    // this group, which do no work during a turn.
     const CompletionPool::Wait waiting;
     turn->work_until([this] { return unfinished.load() == 1; });
   }
@@ -166,7 +110,7 @@ class Reduction::Pending : public std::enable_shared_from_this<Reduction::Pendin
       return earlier && !earlier->isCompleted();
     });
   }
-  /// Its errors are for whoever waits for that work itself.
+  /// Its errors are thrown to those that wait for that work itself.
   static void wait_for(const Outstanding::WeakWork& weak) {
     const c10::intrusive_ptr<c10d::Work> earlier = weak.lock();
     if (!earlier) return;
@@ -213,13 +157,13 @@ class Reduction::Pending : public std::enable_shared_from_this<Reduction::Pendin
   std::atomic<size_t> unfinished{0};
 };
 
-Reduction::Reduction(std::shared_ptr<GroupCore> core, Call call, c10d::OpType type, const c10d::ReduceOp& op,
-                     Time deadline)
+EngineCall::EngineCall(std::shared_ptr<GroupCore> core, Call call, c10d::OpType type, const c10d::ReduceOp& op,
+                       Time deadline)
     : flight_(std::make_shared<Pending>(std::move(core))), call_(call), type_(type), op_(op), deadline_(deadline) {
   flight_->operation = operation_name(op_);
 }
 
-at::Tensor Reduction::prepared(const at::Tensor& tensor) {
+at::Tensor EngineCall::prepared(const at::Tensor& tensor) {
   inputs_.push_back(tensor);
   if (op_.op_ == c10d::ReduceOp::PREMUL_SUM) {
     const at::AutoDispatchBelowADInplaceOrView guard;
@@ -228,7 +172,7 @@ at::Tensor Reduction::prepared(const at::Tensor& tensor) {
   return HostView(tensor, HostView::Use::kRead).host();
 }
 
-void Reduction::add(const at::Tensor& input, const at::Tensor& output, size_t begin, size_t end) {
+void EngineCall::add(const at::Tensor& input, const at::Tensor& output, size_t begin, size_t end) {
   Collective part;
   const std::optional<ReduceOp> operation = engine_operation(op_, input.scalar_type());
   SWITCHML_ASSERT(operation.has_value());
@@ -248,7 +192,7 @@ void Reduction::add(const at::Tensor& input, const at::Tensor& output, size_t be
   flight_->parts.push_back(std::move(part));
 }
 
-void Reduction::add_integer_mean(const at::Tensor& input, const at::Tensor& output, size_t begin, size_t end) {
+void EngineCall::add_integer_mean(const at::Tensor& input, const at::Tensor& output, size_t begin, size_t end) {
   const at::AutoDispatchBelowADInplaceOrView guard;
   inputs_.push_back(input);
   flight_->parts_of_each = 2;
@@ -263,12 +207,12 @@ void Reduction::add_integer_mean(const at::Tensor& input, const at::Tensor& outp
   add(given.remainders, sums.remainders, begin, end);
 }
 
-void Reduction::root(int rank) { flight_->root = rank; }
-void Reduction::detail(const std::string& text) { flight_->detail = text; }
+void EngineCall::root(int rank) { flight_->root = rank; }
+void EngineCall::detail(const std::string& text) { flight_->detail = text; }
 
-void Reduction::in_place(const at::Tensor& tensor) { to_root(tensor, true); }
+void EngineCall::in_place(const at::Tensor& tensor) { to_root(tensor, true); }
 
-void Reduction::to_root(const at::Tensor& tensor, bool is_root) {
+void EngineCall::to_root(const at::Tensor& tensor, bool is_root) {
   const size_t count = static_cast<size_t>(tensor.numel());
   if (averages_integers(tensor)) {
     return add_integer_mean(tensor, is_root ? tensor : at::Tensor(), 0, is_root ? count : 0);
@@ -287,7 +231,7 @@ void Reduction::to_root(const at::Tensor& tensor, bool is_root) {
   add(host, host, 0, count);
 }
 
-void Reduction::slice(const at::Tensor& input, const at::Tensor& output, size_t begin) {
+void EngineCall::slice(const at::Tensor& input, const at::Tensor& output, size_t begin) {
   const size_t end = begin + static_cast<size_t>(output.numel());
   if (averages_integers(input)) return add_integer_mean(input, output, begin, end);
   const at::Tensor source = prepared(input);
@@ -297,8 +241,8 @@ void Reduction::slice(const at::Tensor& input, const at::Tensor& output, size_t 
   add(source, target(output, apart_ || shares), begin, end);
 }
 
-void Reduction::slice(const at::Tensor& input, const at::Tensor& output, size_t begin,
-                      const std::vector<size_t>& ends) {
+void EngineCall::slice(const at::Tensor& input, const at::Tensor& output, size_t begin,
+                       const std::vector<size_t>& ends) {
   slice(input, output, begin);
   for (size_t i = 1; i <= flight_->parts_of_each; ++i) {
     Collective& part = flight_->parts[flight_->parts.size() - i];
@@ -307,7 +251,7 @@ void Reduction::slice(const at::Tensor& input, const at::Tensor& output, size_t 
 }
 
 /// Memory for a result, from which it reaches `output` in the end.
-at::Tensor Reduction::target(const at::Tensor& output, bool apart) {
+at::Tensor EngineCall::target(const at::Tensor& output, bool apart) {
   if (!apart) {
     flight_->results.outputs.emplace_back(output, HostView::Use::kWrite);
     return flight_->results.outputs.back().host();
@@ -320,10 +264,10 @@ at::Tensor Reduction::target(const at::Tensor& output, bool apart) {
 
 // ---- what moves ----
 
-void Reduction::agree_about(const std::string& what) { flight_->what = what; }
+void EngineCall::agree_about(const std::string& what) { flight_->what = what; }
 
 template <typename Kind>
-Collective Reduction::moved(Kind kind, size_t bytes) const {
+Collective EngineCall::moved(Kind kind, size_t bytes) const {
   Collective part;
   part.kind = std::move(kind);
   part.type = ElementType::kUInt8;  // [MOVED-1]
@@ -333,30 +277,30 @@ Collective Reduction::moved(Kind kind, size_t bytes) const {
   return part;
 }
 
-const void* Reduction::given(const at::Tensor& input, bool apart) {
+const void* EngineCall::given(const at::Tensor& input, bool apart) {
   inputs_.push_back(input);
   flight_->results.kept.push_back(HostView(input, HostView::Use::kRead, apart).host());
   return flight_->results.kept.back().data_ptr();
 }
 
-void* Reduction::memory_of(const at::Tensor& output) {
+void* EngineCall::memory_of(const at::Tensor& output) {
   flight_->results.kept.push_back(target(output, apart_));
   return flight_->results.kept.back().data_ptr();
 }
 
-std::vector<void*> Reduction::memory_of(const std::vector<at::Tensor>& outputs) {
+std::vector<void*> EngineCall::memory_of(const std::vector<at::Tensor>& outputs) {
   std::vector<void*> all;
   for (const at::Tensor& output : outputs) all.push_back(memory_of(output));
   return all;
 }
 
-void Reduction::broadcast(const at::Tensor& tensor, int root) {
+void EngineCall::broadcast(const at::Tensor& tensor, int root) {
   const bool is_root = root == flight_->core->group().rank;
   const Broadcast part{root, is_root ? given(tensor, false) : nullptr, is_root ? nullptr : memory_of(tensor)};
   flight_->parts.push_back(moved(part, tensor.nbytes()));
 }
 
-void Reduction::scatter(const std::vector<at::Tensor>& pieces, const at::Tensor& output, int root) {
+void EngineCall::scatter(const std::vector<at::Tensor>& pieces, const at::Tensor& output, int root) {
   Scatter part;
   part.root = root;
   if (root == flight_->core->group().rank) {
@@ -366,11 +310,11 @@ void Reduction::scatter(const std::vector<at::Tensor>& pieces, const at::Tensor&
   flight_->parts.push_back(moved(std::move(part), output.nbytes()));
 }
 
-void Reduction::gather(const at::Tensor& input, const std::vector<at::Tensor>& outputs) {
+void EngineCall::gather(const at::Tensor& input, const std::vector<at::Tensor>& outputs) {
   gather(input, outputs, memory_of(outputs));
 }
 
-void Reduction::gather_into(const at::Tensor& input, const at::Tensor& output) {
+void EngineCall::gather_into(const at::Tensor& input, const at::Tensor& output) {
   auto* begin = static_cast<char*>(memory_of(output));
   std::vector<void*> to;
   for (int rank = 0; rank < flight_->core->group().size; ++rank) {
@@ -380,7 +324,7 @@ void Reduction::gather_into(const at::Tensor& input, const at::Tensor& output) {
 }
 
 // An input that is the output's own part is read before that is written, chunk by chunk.
-void Reduction::gather(const at::Tensor& input, const std::vector<at::Tensor>& outputs, const std::vector<void*>& to) {
+void EngineCall::gather(const at::Tensor& input, const std::vector<at::Tensor>& outputs, const std::vector<void*>& to) {
   Gather part;
   const bool in_place = !to.empty() && to[static_cast<size_t>(flight_->core->group().rank)] == input.data_ptr();
   part.input = given(input, !in_place && overlap({input}, outputs));
@@ -388,7 +332,7 @@ void Reduction::gather(const at::Tensor& input, const std::vector<at::Tensor>& o
   flight_->parts.push_back(moved(std::move(part), input.nbytes()));
 }
 
-void Reduction::exchange(const at::Tensor& input, std::vector<uint64_t> sizes, OnSizesKnown on_sizes_known) {
+void EngineCall::exchange(const at::Tensor& input, std::vector<uint64_t> sizes, OnSizesKnown on_sizes_known) {
   Exchange part;
   part.input = given(input, false);
   part.send_count = input.nbytes();
@@ -406,7 +350,7 @@ void Reduction::exchange(const at::Tensor& input, std::vector<uint64_t> sizes, O
 
 // ---- what has no elements ----
 
-void Reduction::barrier(std::vector<Outstanding::WeakWork> before) {
+void EngineCall::barrier(std::vector<Outstanding::WeakWork> before) {
   flight_->before = std::move(before);
   Collective part;
   part.op = ReduceOp::kBarrier;
@@ -415,14 +359,14 @@ void Reduction::barrier(std::vector<Outstanding::WeakWork> before) {
   flight_->parts.push_back(std::move(part));
 }
 
-// A barrier whose announcement carries a digest: ranks that announce anything else find out by its witness.
-void Reduction::precheck(const std::string& what) {
+// The announcement of this barrier carries a digest: ranks that announce anything else find out by its witness.
+void EngineCall::precheck(const std::string& what) {
   precheck_ = true;
   flight_->what = what;
   barrier({});
 }
 
-void Reduction::precheck(const std::string& what, const at::Tensor& numbers) {
+void EngineCall::precheck(const std::string& what, const at::Tensor& numbers) {
   precheck_ = true;
   flight_->what = what;
   in_place(numbers);
@@ -430,7 +374,7 @@ void Reduction::precheck(const std::string& what, const at::Tensor& numbers) {
 
 // SUM, AVG of integers and PREMUL_SUM look alike to the switch, and so does a list's first tensor to one that comes
 // alone; ranks must agree about them all the same.
-void Reduction::tag_parts() {
+void EngineCall::tag_parts() {
   std::vector<Collective>& parts = flight_->parts;
   for (size_t i = 0; i < parts.size(); ++i) {
     const uint64_t numbers[] = {static_cast<uint64_t>(op_.op_), static_cast<uint64_t>(flight_->root + 1), i,
@@ -443,11 +387,11 @@ void Reduction::tag_parts() {
   }
 }
 
-c10::intrusive_ptr<c10d::Work> Reduction::issue(std::vector<at::Tensor> outputs) {
+c10::intrusive_ptr<c10d::Work> EngineCall::issue(std::vector<at::Tensor> outputs) {
   return issue_lists({std::move(outputs)});
 }
 
-c10::intrusive_ptr<c10d::Work> Reduction::issue_lists(std::vector<std::vector<at::Tensor>> lists) {
+c10::intrusive_ptr<c10d::Work> EngineCall::issue_lists(std::vector<std::vector<at::Tensor>> lists) {
   const std::shared_ptr<GroupCore>& core = flight_->core;
   if (core->group().size > 1) core->start_pool(call_);
   // A precheck accompanies a call that is counted already.

@@ -1,4 +1,4 @@
-#include "c10d/reduction.h"
+#include "c10d/engine_call.h"
 
 #include <gtest/gtest.h>
 
@@ -47,13 +47,13 @@ class Cores {
   std::vector<std::unique_ptr<StoreRendezvous>> stores_;
 };
 
-Reduction on(const std::shared_ptr<GroupCore>& core, const c10d::ReduceOp& op = c10d::ReduceOp::SUM,
-             Call call = Call::kAllReduce, Duration limit = seconds(20)) {
-  return Reduction(core, call, OpType::ALLREDUCE, op, monotonic_now() + limit);
+EngineCall on(const std::shared_ptr<GroupCore>& core, const c10d::ReduceOp& op = c10d::ReduceOp::SUM,
+              Call call = Call::kAllReduce, Duration limit = seconds(20)) {
+  return EngineCall(core, call, OpType::ALLREDUCE, op, monotonic_now() + limit);
 }
 
 WorkPointer fenced(const std::shared_ptr<GroupCore>& core, const std::string& what, Call call = Call::kAllReduce) {
-  Reduction precheck = on(core, c10d::ReduceOp::SUM, call);
+  EngineCall precheck = on(core, c10d::ReduceOp::SUM, call);
   precheck.precheck(what);
   return precheck.issue({});
 }
@@ -63,69 +63,12 @@ std::string failure_of(const WorkPointer& work) {
   return thrown_by([&] { work->wait(); });
 }
 
-// ---- names ----
-
-constexpr at::ScalarType kFloats[] = {at::kFloat, at::kHalf, at::kBFloat16, at::kDouble};
-constexpr at::ScalarType kIntegers[] = {at::kInt, at::kChar, at::kByte, at::kShort, at::kLong};
-
-TEST(EngineOperation, OfNumbersIsTheSame) {
-  const auto expect_numbers = [](at::ScalarType type) {
-    for (const auto op : {c10d::ReduceOp::SUM, c10d::ReduceOp::AVG}) {
-      EXPECT_EQ(engine_operation(op, type), ReduceOp::kSum) << c10::toString(type);
-    }
-    EXPECT_EQ(engine_operation(c10d::ReduceOp::MIN, type), ReduceOp::kMin) << c10::toString(type);
-    EXPECT_EQ(engine_operation(c10d::ReduceOp::MAX, type), ReduceOp::kMax) << c10::toString(type);
-    EXPECT_EQ(engine_operation(c10d::ReduceOp::PRODUCT, type), ReduceOp::kProduct) << c10::toString(type);
-  };
-  for (const at::ScalarType type : kFloats) {
-    expect_numbers(type);
-    EXPECT_EQ(engine_operation(premultiplying(2.0), type), ReduceOp::kSum) << c10::toString(type);
-  }
-  for (const at::ScalarType type : kIntegers) {
-    expect_numbers(type);
-    EXPECT_EQ(engine_operation(c10d::ReduceOp::BAND, type), ReduceOp::kAnd) << c10::toString(type);
-    EXPECT_EQ(engine_operation(c10d::ReduceOp::BXOR, type), ReduceOp::kXor) << c10::toString(type);
-  }
-}
-
-TEST(EngineOperation, OfBoolsIsAnyAllOrDiffer) {
-  for (const auto op : {c10d::ReduceOp::SUM, c10d::ReduceOp::MAX, c10d::ReduceOp::BOR}) {
-    EXPECT_EQ(engine_operation(op, at::kBool), ReduceOp::kOr) << operation_name(op);
-  }
-  for (const auto op : {c10d::ReduceOp::PRODUCT, c10d::ReduceOp::MIN, c10d::ReduceOp::BAND}) {
-    EXPECT_EQ(engine_operation(op, at::kBool), ReduceOp::kAnd) << operation_name(op);
-  }
-  EXPECT_EQ(engine_operation(c10d::ReduceOp::BXOR, at::kBool), ReduceOp::kXor);
-}
-
-TEST(EngineOperation, LeavesTheRestToGloo) {
-  for (const auto op : {c10d::ReduceOp::BAND, c10d::ReduceOp::BOR, c10d::ReduceOp::BXOR}) {
-    for (const at::ScalarType type : kFloats) EXPECT_EQ(engine_operation(op, type), std::nullopt) << operation_name(op);
-  }
-  for (const at::ScalarType type : kIntegers) EXPECT_EQ(engine_operation(premultiplying(2.0), type), std::nullopt);
-  EXPECT_EQ(engine_operation(c10d::ReduceOp::AVG, at::kBool), std::nullopt);
-  EXPECT_EQ(engine_operation(premultiplying(2.0), at::kBool), std::nullopt);
-  EXPECT_EQ(engine_operation(c10d::ReduceOp::SUM, at::kComplexFloat), std::nullopt);
-}
-
-TEST(OperationName, IsTheOneOfPython) {
-  EXPECT_STREQ(operation_name(c10d::ReduceOp::SUM), "SUM");
-  EXPECT_STREQ(operation_name(c10d::ReduceOp::AVG), "AVG");
-  EXPECT_STREQ(operation_name(c10d::ReduceOp::PRODUCT), "PRODUCT");
-  EXPECT_STREQ(operation_name(c10d::ReduceOp::MIN), "MIN");
-  EXPECT_STREQ(operation_name(c10d::ReduceOp::MAX), "MAX");
-  EXPECT_STREQ(operation_name(c10d::ReduceOp::BAND), "BAND");
-  EXPECT_STREQ(operation_name(c10d::ReduceOp::BOR), "BOR");
-  EXPECT_STREQ(operation_name(c10d::ReduceOp::BXOR), "BXOR");
-  EXPECT_STREQ(operation_name(premultiplying(2.0)), "PREMUL_SUM");
-}
-
 // ---- a group of one ----
 
-TEST(ReductionAlone, IsTheInput) {
+TEST(EngineCallAlone, IsTheInput) {
   const Cores cores(1);
   const at::Tensor tensor = counting(5);
-  Reduction call = on(cores[0]);
+  EngineCall call = on(cores[0]);
   call.in_place(tensor);
   const WorkPointer work = call.issue({tensor});
   EXPECT_TRUE(work->isCompleted());
@@ -135,19 +78,19 @@ TEST(ReductionAlone, IsTheInput) {
   EXPECT_EQ(cores[0]->calls().total(Way::kMemory), 0U);
 }
 
-TEST(ReductionAlone, StillMultipliesByTheFactor) {
+TEST(EngineCallAlone, StillMultipliesByTheFactor) {
   const Cores cores(1);
   const at::Tensor strided = counting(6).view({2, 3}).t();
-  Reduction call = on(cores[0], premultiplying(2.0));
+  EngineCall call = on(cores[0], premultiplying(2.0));
   call.in_place(strided);
   EXPECT_EQ(failure_of(call.issue({strided})), "");
   EXPECT_TRUE(same(strided, counting(6).mul(2).view({2, 3}).t()));
 }
 
-TEST(ReductionAlone, TakesASlice) {
+TEST(EngineCallAlone, TakesASlice) {
   const Cores cores(1);
   const at::Tensor output = at::zeros({2});
-  Reduction call = on(cores[0], c10d::ReduceOp::AVG);
+  EngineCall call = on(cores[0], c10d::ReduceOp::AVG);
   call.slice(counting(6), output, 3);
   EXPECT_EQ(failure_of(call.issue({output})), "");
   EXPECT_TRUE(same(output, at::tensor({4.F, 5.F})));
@@ -155,13 +98,13 @@ TEST(ReductionAlone, TakesASlice) {
 
 // ---- results ----
 
-TEST(ReductionOfRanks, CompletesWhenAllItsPartsHave) {
+TEST(EngineCallOfRanks, CompletesWhenAllItsPartsHave) {
   const Cores cores(2);
   cores.on_each([](int rank, const auto& core) {
     const at::Tensor small = at::full({3}, static_cast<float>(rank + 1));
     const at::Tensor large = at::full({300000}, static_cast<float>(rank + 10));
     const at::Tensor empty = at::empty({0});
-    Reduction call = on(core);
+    EngineCall call = on(core);
     for (const at::Tensor& tensor : {small, large, empty}) call.in_place(tensor);
     const WorkPointer work = call.issue({small, large, empty});
     EXPECT_EQ(failure_of(work), "");
@@ -173,11 +116,11 @@ TEST(ReductionOfRanks, CompletesWhenAllItsPartsHave) {
   });
 }
 
-TEST(ReductionOfRanks, WritesOnlyToTheRoot) {
+TEST(EngineCallOfRanks, WritesOnlyToTheRoot) {
   const Cores cores(2);
   cores.on_each([](int rank, const auto& core) {
     const at::Tensor tensor = counting(4).add(rank);
-    Reduction call = on(core, c10d::ReduceOp::MAX, Call::kReduce);
+    EngineCall call = on(core, c10d::ReduceOp::MAX, Call::kReduce);
     call.root(1);
     call.to_root(tensor, rank == 1);
     EXPECT_EQ(failure_of(call.issue({tensor})), "");
@@ -185,22 +128,22 @@ TEST(ReductionOfRanks, WritesOnlyToTheRoot) {
   });
 }
 
-TEST(ReductionOfRanks, AveragesIntegersTowardsZero) {
+TEST(EngineCallOfRanks, AveragesIntegersTowardsZero) {
   const Cores cores(2);
   cores.on_each([](int rank, const auto& core) {
     const at::Tensor tensor = rank == 0 ? at::tensor({-3, 3, 7}, at::kInt) : at::tensor({0, 0, 8}, at::kInt);
-    Reduction call = on(core, c10d::ReduceOp::AVG);
+    EngineCall call = on(core, c10d::ReduceOp::AVG);
     call.in_place(tensor);
     EXPECT_EQ(failure_of(call.issue({tensor})), "");
     EXPECT_TRUE(same(tensor, at::tensor({-1, 1, 7}, at::kInt)));
   });
 }
 
-TEST(ReductionOfRanks, AveragesReplicasThatAreTooLargeToBeAdded) {
+TEST(EngineCallOfRanks, AveragesReplicasThatAreTooLargeToBeAdded) {
   const Cores cores(2);
   cores.on_each([](int rank, const auto& core) {
     const at::Tensor whole = at::tensor({100, -128, 127, 1}, at::kChar), part = at::zeros({2}, at::kChar);
-    Reduction call = on(core, c10d::ReduceOp::AVG);
+    EngineCall call = on(core, c10d::ReduceOp::AVG);
     call.in_place(whole);
     call.slice(whole.clone(), part, static_cast<size_t>(2 * rank), {2, 4});
     EXPECT_EQ(failure_of(call.issue({whole, part})), "");
@@ -209,11 +152,11 @@ TEST(ReductionOfRanks, AveragesReplicasThatAreTooLargeToBeAdded) {
   });
 }
 
-TEST(ReductionOfRanks, KeepsTheInputOfAFactorAtTheOtherRanks) {
+TEST(EngineCallOfRanks, KeepsTheInputOfAFactorAtTheOtherRanks) {
   const Cores cores(2);
   cores.on_each([](int rank, const auto& core) {
     const at::Tensor tensor = counting(4);
-    Reduction call = on(core, premultiplying(3.0), Call::kReduce);
+    EngineCall call = on(core, premultiplying(3.0), Call::kReduce);
     call.root(0);
     call.to_root(tensor, rank == 0);
     EXPECT_EQ(failure_of(call.issue({tensor})), "");
@@ -221,7 +164,7 @@ TEST(ReductionOfRanks, KeepsTheInputOfAFactorAtTheOtherRanks) {
   });
 }
 
-TEST(ReductionOfRanks, SlicesIntoItsOwnInput) {
+TEST(EngineCallOfRanks, SlicesIntoItsOwnInput) {
   // Many packets, so that results are written while others are still to be sent. A rank's own half is in place; the
   // other one, and those in between, overlap with what is read without being so.
   constexpr int64_t kHalf = 300000;
@@ -231,7 +174,7 @@ TEST(ReductionOfRanks, SlicesIntoItsOwnInput) {
     cores.on_each([&](int rank, const auto& core) {
       const at::Tensor input = given.clone();
       const at::Tensor output = input.narrow(0, at, kHalf);
-      Reduction call = on(core, c10d::ReduceOp::SUM, Call::kReduceScatterTensor);
+      EngineCall call = on(core, c10d::ReduceOp::SUM, Call::kReduceScatterTensor);
       call.slice(input, output, static_cast<size_t>(kHalf * rank));
       EXPECT_EQ(failure_of(call.issue({output})), "");
       EXPECT_TRUE(at::equal(output, given.narrow(0, kHalf * rank, kHalf).mul(2))) << "output at " << at;
@@ -239,12 +182,12 @@ TEST(ReductionOfRanks, SlicesIntoItsOwnInput) {
   }
 }
 
-TEST(ReductionOfRanks, SlicesIntoAStridedOutput) {
+TEST(EngineCallOfRanks, SlicesIntoAStridedOutput) {
   const Cores cores(2);
   cores.on_each([](int rank, const auto& core) {
     const at::Tensor all = at::zeros({2, 2});
     const at::Tensor output = all.select(1, 1);
-    Reduction call = on(core, c10d::ReduceOp::SUM, Call::kReduceScatterTensor);
+    EngineCall call = on(core, c10d::ReduceOp::SUM, Call::kReduceScatterTensor);
     call.slice(counting(4), output, static_cast<size_t>(2 * rank));
     EXPECT_EQ(failure_of(call.issue({output})), "");
     EXPECT_TRUE(same(output, rank == 0 ? at::tensor({2.F, 4.F}) : at::tensor({6.F, 8.F})));
@@ -293,12 +236,12 @@ TEST(Precheck, FailsAgainstARealCallAndABarrier) {
       if (rank == 0) {
         work = fenced(core, "PRODUCT, float64, 100 elements");
       } else if (barrier) {
-        Reduction call = on(core, c10d::ReduceOp::SUM, Call::kBarrier);
+        EngineCall call = on(core, c10d::ReduceOp::SUM, Call::kBarrier);
         call.barrier({});
         work = call.issue({});
       } else {
         const at::Tensor tensor = at::full({61}, std::numeric_limits<int8_t>::max(), at::kChar);
-        Reduction call = on(core, c10d::ReduceOp::MIN);
+        EngineCall call = on(core, c10d::ReduceOp::MIN);
         call.in_place(tensor);
         work = call.issue({tensor});
       }
@@ -309,11 +252,11 @@ TEST(Precheck, FailsAgainstARealCallAndABarrier) {
 
 // ---- disagreement and failure ----
 
-TEST(ReductionOfRanks, FailsWhereRanksNameDifferentRoots) {
+TEST(EngineCallOfRanks, FailsWhereRanksNameDifferentRoots) {
   const Cores cores(2);
   cores.on_each([](int rank, const auto& core) {
     const at::Tensor tensor = counting(4);
-    Reduction call = on(core, c10d::ReduceOp::SUM, Call::kReduce);
+    EngineCall call = on(core, c10d::ReduceOp::SUM, Call::kReduce);
     call.root(rank);
     call.to_root(tensor, true);
     const std::string text = failure_of(call.issue({tensor}));
@@ -322,11 +265,11 @@ TEST(ReductionOfRanks, FailsWhereRanksNameDifferentRoots) {
   });
 }
 
-TEST(ReductionOfRanks, FailsWhereRanksMeanDifferentSums) {
+TEST(EngineCallOfRanks, FailsWhereRanksMeanDifferentSums) {
   const Cores cores(2);
   cores.on_each([](int rank, const auto& core) {
     const at::Tensor tensor = counting(4, at::kInt);
-    Reduction call = on(core, rank == 0 ? c10d::ReduceOp::SUM : c10d::ReduceOp::AVG);
+    EngineCall call = on(core, rank == 0 ? c10d::ReduceOp::SUM : c10d::ReduceOp::AVG);
     call.in_place(tensor);
     const std::string text = failure_of(call.issue({tensor}));
     EXPECT_TRUE(contains(text, "all_reduce(SUM, int32, 4 elements)"));
@@ -334,10 +277,10 @@ TEST(ReductionOfRanks, FailsWhereRanksMeanDifferentSums) {
   });
 }
 
-TEST(ReductionOfRanks, EndsAtItsDeadline) {
+TEST(EngineCallOfRanks, EndsAtItsDeadline) {
   const Cores cores(2);
   const at::Tensor tensor = counting(4);
-  Reduction call = on(cores[0], c10d::ReduceOp::SUM, Call::kAllReduce, milliseconds(150));
+  EngineCall call = on(cores[0], c10d::ReduceOp::SUM, Call::kAllReduce, milliseconds(150));
   call.in_place(tensor);
   const Time start = monotonic_now();
   const std::string text = failure_of(call.issue({tensor}));
@@ -346,12 +289,12 @@ TEST(ReductionOfRanks, EndsAtItsDeadline) {
   EXPECT_TRUE(contains(text, "switchml all_reduce on rank 0 of 2 (group test) [call 1: all_reduce(SUM, float32, 4"));
 }
 
-TEST(ReductionOfRanks, FailsWithTheReasonAfterTheEnd) {
+TEST(EngineCallOfRanks, FailsWithTheReasonAfterTheEnd) {
   for (const int size : {1, 2}) {
     const Cores cores(size);
     cores.on_each([](int, const auto& core) { core->close({Code::kAborted, "the group is gone"}).reset(); });
     const at::Tensor tensor = counting(4);
-    Reduction call = on(cores[0], premultiplying(2.0));
+    EngineCall call = on(cores[0], premultiplying(2.0));
     call.in_place(tensor);
     EXPECT_TRUE(contains(failure_of(call.issue({tensor})), "the group is gone"));
     EXPECT_TRUE(same(tensor, counting(4))) << "a failed call wrote a result";
@@ -359,11 +302,11 @@ TEST(ReductionOfRanks, FailsWithTheReasonAfterTheEnd) {
   }
 }
 
-TEST(ReductionOfRanks, LetsGoOfItsTensorsBeforeItSignals) {
+TEST(EngineCallOfRanks, LetsGoOfItsTensorsBeforeItSignals) {
   const Cores cores(2);
   cores.on_each([](int, const auto& core) {
     const at::Tensor tensor = counting(1000);
-    Reduction call = on(core);
+    EngineCall call = on(core);
     call.in_place(tensor);
     const WorkPointer work = call.issue({});
     EXPECT_EQ(failure_of(work), "");
@@ -375,13 +318,13 @@ TEST(ReductionOfRanks, LetsGoOfItsTensorsBeforeItSignals) {
 
 /// The sum of `tensor`, which the caller waits for.
 WorkPointer waited_sum(const std::shared_ptr<GroupCore>& core, const at::Tensor& tensor, Duration limit = seconds(20)) {
-  Reduction call = on(core, c10d::ReduceOp::SUM, Call::kAllReduce, limit);
+  EngineCall call = on(core, c10d::ReduceOp::SUM, Call::kAllReduce, limit);
   call.waited_for();
   call.in_place(tensor);
   return call.issue({tensor});
 }
 
-TEST(WaitedReduction, IsCompleteWhenItReturns) {
+TEST(WaitedCall, IsCompleteWhenItReturns) {
   const Cores cores(3);
   cores.on_each([](int rank, const auto& core) {
     int complete = 0;
@@ -397,11 +340,11 @@ TEST(WaitedReduction, IsCompleteWhenItReturns) {
   });
 }
 
-TEST(WaitedReduction, LetsGoOfItsTensors) {
+TEST(WaitedCall, LetsGoOfItsTensors) {
   const Cores cores(2);
   cores.on_each([](int, const auto& core) {
     const at::Tensor tensor = counting(1000);
-    Reduction call = on(core);
+    EngineCall call = on(core);
     call.waited_for();
     call.in_place(tensor);
     EXPECT_EQ(failure_of(call.issue({})), "");
@@ -409,13 +352,13 @@ TEST(WaitedReduction, LetsGoOfItsTensors) {
   });
 }
 
-TEST(WaitedReduction, KeepsItsPlaceAmongOthers) {
+TEST(WaitedCall, KeepsItsPlaceAmongOthers) {
   const Cores cores(3);
   cores.on_each([](int rank, const auto& core) {
     for (int round = 0; round < 50; ++round) {
       const at::Tensor first = at::full({1 + 1000 * (round % 7)}, rank, at::kInt);
       const at::Tensor second = at::full({10}, 10 * rank, at::kInt);
-      Reduction call = on(core);
+      EngineCall call = on(core);
       call.in_place(first);
       const WorkPointer earlier = call.issue({first});
       if (round % 3 == rank) std::this_thread::yield();
@@ -427,7 +370,7 @@ TEST(WaitedReduction, KeepsItsPlaceAmongOthers) {
   });
 }
 
-TEST(WaitedReduction, MayBeCalledByManyThreads) {
+TEST(WaitedCall, MayBeCalledByManyThreads) {
   const Cores cores(2);
   cores.on_each([](int rank, const auto& core) {
     on_each_rank(4, [&](int) {
@@ -440,7 +383,7 @@ TEST(WaitedReduction, MayBeCalledByManyThreads) {
   });
 }
 
-TEST(WaitedReduction, EndsAtItsDeadline) {
+TEST(WaitedCall, EndsAtItsDeadline) {
   const Cores cores(2);
   const Time start = monotonic_now();
   const std::string text = failure_of(waited_sum(cores[0], counting(4), milliseconds(150)));
@@ -448,7 +391,7 @@ TEST(WaitedReduction, EndsAtItsDeadline) {
   EXPECT_TRUE(contains(text, "switchml all_reduce on rank 0 of 2 (group test) [call 1: all_reduce(SUM, float32, 4"));
 }
 
-TEST(WaitedReduction, SaysWhatTheRanksHaveCalled) {
+TEST(WaitedCall, SaysWhatTheRanksHaveCalled) {
   const Cores cores(2);
   cores.on_each([](int rank, const auto& core) {
     const std::string text = failure_of(waited_sum(core, counting(4 + rank)));
@@ -457,12 +400,12 @@ TEST(WaitedReduction, SaysWhatTheRanksHaveCalled) {
   });
 }
 
-TEST(WaitedReduction, MayBeCalledInACallback) {
+TEST(WaitedCall, MayBeCalledInACallback) {
   const Cores cores(2);
   cores.on_each([](int rank, const auto& core) {
     const at::Tensor first = at::full({100000}, rank + 1, at::kInt);
     const at::Tensor second = at::full({10}, rank + 1, at::kInt);
-    Reduction call = on(core);
+    EngineCall call = on(core);
     call.in_place(first);
     const WorkPointer work = call.issue({first});
     work->getFuture()->addCallback([&](c10::ivalue::Future&) {
@@ -475,12 +418,12 @@ TEST(WaitedReduction, MayBeCalledInACallback) {
   });
 }
 
-TEST(WaitedReduction, ThatIsABarrierCompletesBehindWhatWasUnderWay) {
+TEST(WaitedCall, ThatIsABarrierCompletesBehindWhatWasUnderWay) {
   const Cores cores(2);
   const auto earlier = c10::make_intrusive<SwitchWork>(0, OpType::BROADCAST, CallRecord("earlier"));
   WorkPointer held;
   cores.on_each([&](int rank, const auto& core) {
-    Reduction call = on(core, c10d::ReduceOp::SUM, Call::kBarrier);
+    EngineCall call = on(core, c10d::ReduceOp::SUM, Call::kBarrier);
     call.waited_for();
     call.barrier(rank == 0 ? std::vector{Outstanding::WeakWork(earlier)} : std::vector<Outstanding::WeakWork>());
     const WorkPointer work = call.issue({});
@@ -494,12 +437,12 @@ TEST(WaitedReduction, ThatIsABarrierCompletesBehindWhatWasUnderWay) {
 // ---- barriers ----
 
 WorkPointer barrier_after(const std::shared_ptr<GroupCore>& core, std::vector<Outstanding::WeakWork> before) {
-  Reduction call = on(core, c10d::ReduceOp::SUM, Call::kBarrier);
+  EngineCall call = on(core, c10d::ReduceOp::SUM, Call::kBarrier);
   call.barrier(std::move(before));
   return call.issue({});
 }
 
-TEST(BarrierReduction, WaitsForEveryRank) {
+TEST(BarrierCall, WaitsForEveryRank) {
   const Cores cores(2);
   const WorkPointer first = barrier_after(cores[0], {});
   std::this_thread::sleep_for(milliseconds(50));
@@ -509,7 +452,7 @@ TEST(BarrierReduction, WaitsForEveryRank) {
   EXPECT_EQ(failure_of(second), "");
 }
 
-TEST(BarrierReduction, WaitsForWhatThisRankHasUnderWay) {
+TEST(BarrierCall, WaitsForWhatThisRankHasUnderWay) {
   const Cores cores(2);
   const auto earlier = c10::make_intrusive<SwitchWork>(0, OpType::BROADCAST, CallRecord("earlier"));
   const WorkPointer held = barrier_after(cores[0], {Outstanding::WeakWork(earlier)});
@@ -521,7 +464,7 @@ TEST(BarrierReduction, WaitsForWhatThisRankHasUnderWay) {
   EXPECT_EQ(failure_of(held), "");
 }
 
-TEST(BarrierReduction, PassesBehindWorksThatFailedOrAreGone) {
+TEST(BarrierCall, PassesBehindWorksThatFailedOrAreGone) {
   const Cores cores(2);
   const auto failed = c10::make_intrusive<SwitchWork>(0, OpType::BROADCAST, CallRecord("failed"));
   failed->fail(std::make_exception_ptr(std::runtime_error("broken")));
