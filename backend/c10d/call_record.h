@@ -16,7 +16,7 @@ namespace switchml {
 /// From now to `deadline`, rounded up; 0: there is none.
 std::chrono::milliseconds time_until(Time deadline);
 
-/// A value, which does not keep the group. In order: the constructor, log(), started(), ended(), succeeded().
+/// A value, which does not keep the group. In order: the constructor, log(), begin(), started(), ended(), succeeded().
 class CallRecord {
  public:
   using Tensors = std::vector<at::Tensor>;
@@ -30,7 +30,7 @@ class CallRecord {
 
   /// The call enters the flight log. `timeout`: 0 is none.
   void log(const Tensors& inputs, const std::vector<Tensors>& outputs, std::chrono::milliseconds timeout);
-  /// It is timed from now on, where the group's calls are, and takes up the extensions of timeouts.
+  /// It is timed from now on, if the group's calls are timed, and takes up the extensions of timeouts.
   void begin();
   /// It was handed to what carries it out.
   void started() const;
@@ -38,9 +38,9 @@ class CallRecord {
   void set_peer(int peer, int tag) const;
   /// GroupCore::let_signals_in(), for a wait of this call.
   void let_signals_in() const;
-  /// Nothing has heard yet that it is over.
+  /// The call is over. Before its work completes.
   void ended(bool good, std::optional<float> duration_ms = {}) const;
-  /// It was good, and that can be seen. `key`: compat::completion_key() of its work.
+  /// After its work has completed without an error: runs the hooks. `key`: compat::completion_key() of its work.
   void succeeded(uint64_t key, std::optional<float> duration_ms = {}) const;
 
   /// "switchml all_reduce on rank 1 of 4 (group default_pg)".

@@ -18,7 +18,7 @@ class EngineCall {
  public:
   EngineCall(std::shared_ptr<GroupCore> core, Call call, c10d::OpType type, const c10d::ReduceOp& op, Time deadline);
 
-  /// For calls with tensors that share memory; first of all. Every input is read before anything is written: results
+  /// For calls with tensors that share memory. Call it first. Every input is read before anything is written: results
   /// are made elsewhere, and copied in the order of the parts.
   void apart() { apart_ = true; }
   /// The caller waits for the result at once: issue() returns when it is there, or half a second later, if nothing of

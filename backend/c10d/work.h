@@ -54,8 +54,8 @@ class SwitchWork final : public c10d::Work {
   /// fail(), or succeed() where there is no error; what a callback throws is logged.
   /// Gives up the reference.
   static void complete(c10::intrusive_ptr<SwitchWork> work, const std::exception_ptr& error);
-  /// From now on no wait() returns while a thread that completes a work holds it: the last reference to a tensor of
-  /// Python takes an interpreter, which such a thread may have no more.
+  /// From now on a wait() stays up to a second longer while a thread of the pool completes a work: the last reference
+  /// to a tensor of Python takes an interpreter, which such a thread may have no more.
   static void outlive_interpreter();
 
   /// What the thread of a wait() does first, until `end` at most: it may complete the work. Set before anybody waits.

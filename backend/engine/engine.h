@@ -80,8 +80,8 @@ class Engine {
   /// abort() and join.
   virtual ~Engine() = default;
 
-  /// Queues a collective. All ranks submit the same collectives in the same order; a rank that does not is found out by
-  /// the witness and every rank gets kMismatch. Thread-safe; never blocks on the network. After a failure or abort()
+  /// Queues a collective. All ranks submit the same collectives in the same order; a rank that does not is found out,
+  /// and every rank gets kMismatch. Thread-safe; never blocks on the network. After a failure or abort()
   /// `done` runs at once with the reason. Precondition: integer_can(op, type); in memory, and in an exact session,
   /// exact_can(op, type).
   virtual void submit(Collective collective) = 0;

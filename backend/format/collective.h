@@ -73,7 +73,7 @@ struct ExchangePlan {
 };
 /// A gathering for which ranks must know of each other's input first. In memory alone.
 struct Exchange : Gather {
-  size_t send_count = 0;        // Elements of `input`; the collective's count is that of the largest.
+  size_t send_count = 0;        // Elements of `input`; the collective's count is 0 until the sizes are known.
   std::vector<uint64_t> sizes;  // What this worker tells the others; as many numbers on each.
   /// Gets the sizes of all, by worker. An error, which must be the same on all, ends this collective alone. It runs on
   /// an engine thread and must not block.
@@ -106,7 +106,7 @@ struct Collective {
   uint64_t sequence = 0;
   /// For messages, and part of what ranks must agree about: "all_reduce".
   std::string title = "all_reduce";
-  /// Whatever else ranks must agree about; compared through the witness.
+  /// Whatever else ranks must agree about; compared with each chunk.
   uint64_t tag = 0;
   /// For messages, where this is only a part: the number of elements of the whole.
   size_t total_count = 0;

@@ -15,7 +15,7 @@ Task::Stream stream_of(const Collective& collective, size_t chunks, const LaneSl
   return fits && collective.stream != StreamChoice::kBulk ? Task::Stream::kShort : Task::Stream::kBulk;
 }
 
-// Hash of title, tag and divisor, and of the number of the call where all have one order.
+// Hash of title, tag, divisor, movement and root, and of the number of the call where all have one order.
 uint64_t hash_of_call(const Collective& collective, uint64_t serial) {
   const uint64_t agreed = agreement_hash(collective);
   return collective.stream == StreamChoice::kByLength ? fnv1a(&serial, sizeof serial, agreed) : agreed;  // [WIT-8]

@@ -19,7 +19,7 @@ struct Abilities {
   /// The engine takes every operation and type that can be added exactly; else those of integers.
   bool adds_exactly = false;
   bool moves = false;      // The engine moves bytes (Movement).
-  bool exchanges = false;  // And does so as Collective::arrange says.
+  bool exchanges = false;  // And does so in an Exchange.
 
   bool can(ReduceOp op, ElementType type) const { return (adds_exactly ? exact_can : integer_can)(op, type); }
 };

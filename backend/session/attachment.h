@@ -41,8 +41,8 @@ class Attachment {
   /// As Session::open; the size and rank of the group are right. Borrows the membership and the store.
   static Result<std::unique_ptr<Attachment>> open(const Config& config, Membership& membership, Rendezvous& store,
                                                   Time deadline, AttachmentOptions options);
-  /// Leaves the sessions and stops the engine, then the embedded switch: not before the other ranks have left that (at
-  /// most kLingerTime), unless a rank is lost, with which no result is waited for and which would never leave.
+  /// Stops the engine, leaves the sessions, then ends the embedded switch. That waits until the other ranks have left
+  /// it, at most kLingerTime; if a rank is lost, which would never leave, it does not wait.
   ~Attachment();
   Attachment(const Attachment&) = delete;
   Attachment& operator=(const Attachment&) = delete;

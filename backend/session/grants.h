@@ -16,9 +16,9 @@ namespace switchml {
 struct SessionWish {
   size_t workers = 1;
   size_t shards = 1;
-  bool of_hosts = false;  // The workers are hosts, each of several ranks.
+  bool of_hosts = false;  // The workers are hosts, some of several ranks.
   size_t payload = 0;
-  int slots = 0;  // 0: as many as serve.
+  int slots = 0;  // 0: the preset.
   Carrier carrier = Carrier::kPackets;
   size_t switches = 1;
 };

@@ -24,7 +24,7 @@ struct Place {
   std::vector<int> leaders;                 // The first rank of each host, in a group that may lose its switch.
   HostLayout hosts;                         // Each may be one worker of the switch; of no ranks: none is.
   std::unique_ptr<HostMemory> host_memory;  // The part of this rank in finding such memory.
-  std::unique_ptr<SwitchServer> embedded;   // Where no switch is named: of the first rank of each host.
+  std::unique_ptr<SwitchServer> embedded;   // This rank's own switch, if it hosts one.
   MachineRanks local;                       // With `memory`.
   WatchMeeting watch;                       // On rank 0, and with `memory` on all.
 

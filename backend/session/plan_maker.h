@@ -12,6 +12,7 @@
 
 namespace switchml {
 
+/// On rank 0: opens sessions with the switches, and writes the plans that all ranks read.
 class PlanMaker {
  public:
   /// Borrows both.
@@ -21,7 +22,8 @@ class PlanMaker {
   Result<Blob> first(Links* links);
   /// Sessions in the place of those with a payload that does not pass.
   Result<Blob> with_payload(const Links& links, size_t payload);
-  /// Sessions beside those that there are, where the switches have room; else a plan without "more".
+  /// Sessions beside those that there are, where the switches have room; else an empty plan, with which
+  /// the ranks stay.
   Blob another(const Links& links, size_t payload, int slots, Carrier over);
 
  private:
@@ -44,7 +46,7 @@ class PlanMaker {
   Opening& opening_;
   const Place& place_;
   bool of_hosts_ = false;  // The workers are hosts.
-  uint64_t opens_ = 0;     // Of each switch.
+  uint64_t opens_ = 0;     // Rounds of open_sessions().
 };
 
 }  // namespace switchml

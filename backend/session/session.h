@@ -1,7 +1,8 @@
-// A running group: its ranks, what they work with, and what that can do. The ranks agree on it through a key-value
-// store (session/agreement.h); then every rank joins with each of its sockets, and an engine starts. Where no switch is
-// named and ranks are on several hosts, the first rank of each host hosts one for a part of every tensor. A switch that
-// adds integers has the ranks' hosts beside it, which add exactly what it cannot, and sums of few elements.
+// A running group: its ranks, what they work with, and what that can do. The ranks agree on it and join through a
+// key-value store (session/agreement.h); then an engine starts. Where no switch is named and ranks are on several
+// hosts, the first rank of each host hosts one for a part of every tensor; with precision=integer rank 0 alone hosts
+// one. By default a switch that adds integers has the ranks' hosts beside it, which add exactly what it cannot, and
+// sums of few elements.
 #pragma once
 
 #include <functional>
@@ -29,28 +30,27 @@ class Session {
   /// A collective of the group: every rank calls it. Returns by `deadline`, until when ranks wait for each other, with
   /// an engine or with an error that is the same on all ranks where they could talk: it names the rank that did not
   /// come, the address that does not answer (for Config::connect_timeout), the setting or version in which a rank
-  /// differs from rank 0, or the thread that a rank could not make. An interruption (base/interruption.h) is thrown,
-  /// and an error of the others. `controller` (null: none can be had) is asked where Config::controller names one; with
-  /// Config::fallback from a thread of the session too. `ended` (null: none) is asked while ranks are awaited: its
+  /// differs from rank 0, or the thread that a rank could not make. An interruption (base/interruption.h) is thrown
+  /// here; the others get an error. `controller` (null: none can be had) is asked where Config::controller names one;
+  /// with Config::fallback from a thread of the session too. `ended` (null: none) is asked while ranks are awaited: its
   /// error says why that is of no use.
   static Result<std::unique_ptr<Session>> open(const Config& config, const GroupInfo& group, Rendezvous& store,
                                                Time deadline, std::shared_ptr<ControllerClient> controller = nullptr,
                                                std::function<Status()> ended = nullptr);
-  /// Leaves the session, stops the engine, then the embedded switch. A rank that hosts one lingers (at most 2 s)
-  /// until the others have left, so that the last results still reach them, unless a rank is lost.
+  /// Ends the attachments (session/attachment.h).
   ~Session();
   Session(const Session&) = delete;
   Session& operator=(const Session&) = delete;
 
   /// This rank has made its last call and is about to leave. With Config::fallback it stays until all others are as far
-  /// (at most failure_timeout), because one that loses the switch now may need what this one knows; then nothing of the
-  /// kind begins any more. Call it before the engine is aborted. Idempotent.
+  /// (at most failure_timeout), because one that loses the switch now may need what this one knows; then no failover
+  /// begins any more. Call it before the engine is aborted. Idempotent.
   void await_others() { first_->await_others(); }
 
   Engine& engine() { return pair_ ? *pair_ : first_->engine(); }
   const Abilities& abilities() const { return abilities_; }
-  /// Where tensors are allocated that all ranks see (shm/arena.h); null: nowhere. Outlives the session where it is
-  /// held.
+  /// Memory for tensors that all ranks, or this rank's card, reach in place (shm/arena.h); null: there is none. It
+  /// outlives the session where it is held.
   std::shared_ptr<shm::Arena> arena() const { return exact_ ? nullptr : first_->arena(); }
   /// What carries messages between the ranks, which are all on one host; null: nothing of the session's. They end with
   /// the engine.
@@ -70,7 +70,7 @@ class Session {
   /// `callback` (null: none any more) is told why when another rank's process has ended without leaving, or its host is
   /// out of reach; at once if that was so before. The engine has failed by then. From a thread of the session.
   void when_rank_is_lost(std::function<void(const Status&)> callback) { membership_.when_lost(std::move(callback)); }
-  /// The ranks of which that is so until now, and how it was noticed: "rank 2 (host, process) is gone: ...".
+  /// The ranks that are lost so far, and how it was noticed: "rank 2 (host, process) is gone: ...".
   std::map<int, std::string> gone_ranks() const { return membership_.gone_ranks(); }
   /// Every rank posts what it thinks the failed call was and reads the others' posts: "rank 2 called all_reduce(SUM,
   /// float32, 100 elements)". Blocks for at most a second. For error messages after kMismatch.
