@@ -19,7 +19,7 @@ namespace switchml {
 enum class Precision : uint8_t {
   kAuto,     ///< "auto": exactly, and rounded once, in memory and in a switch in software; by a chip as integers.
   kInteger,  ///< "integer": as a chip adds, whatever serves: the same bits with a chip and without. Excludes shm.
-  kExact,    ///< "exact": rounded once in any layout, or the group does not open. Excludes a controller.
+  kExact,    ///< "exact": rounded once in any layout, or the group does not open.
 };
 /// As a user writes it.
 const char* name_of(Precision precision);

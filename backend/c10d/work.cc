@@ -259,13 +259,13 @@ void OpenCall::complete(const std::function<void()>& deliver) {
   } catch (...) {
     error = std::current_exception();
   }
-  if (error) core_->after_failure();
   c10::intrusive_ptr<SwitchWork> ended;
   {
     const std::lock_guard<std::mutex> lock(mutex_);
     ended.swap(work_);
   }
   core_->end_operation();
+  if (error) core_->after_failure();  // Its hooks may end the group, which waits for operations.
   SwitchWork::complete(std::move(ended), error);
 }
 

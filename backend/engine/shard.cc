@@ -129,7 +129,6 @@ void Shard::take_submissions(Time now) {
     attention_.store(false, std::memory_order_release);
   }
   for (const auto& task : tasks) task(now);
-  if (!lanes_.any_in_flight()) liveness_.on_idle(now);
   for (Submission& submission : taken) {
     if (!status_.ok()) {
       submission.collective->finish(status_);

@@ -19,6 +19,7 @@ constexpr int kMaxFailedChecks = 3;  // [WIT-7]
 
 void Shard::pump(Time now) {
   if (!status_.ok() || suspended_) return;
+  if (!lanes_.any_in_flight()) liveness_.on_idle(now);
   window_.begin_round();
   for (Lane& lane : lanes_) {  // those of the short stream first [LANE-8]
     while (open_next(lane, now)) {

@@ -61,8 +61,10 @@ void Shard::repeat_all(Time now) {
 
 void Shard::check_deadline(Time now) {
   if (const Task* task = tasks_.overdue(now)) {
-    fail(
-        Status(Code::kTimeout, task->describe() + " did not complete before its timeout passed: " + missing_text(now)));
+    const Collective& collective = task->collective();
+    const std::string missing =
+        collective.is_ready(collective.count) ? missing_text(now) : "this rank's own input is not ready";
+    fail(Status(Code::kTimeout, task->describe() + " did not complete before its timeout passed: " + missing));
   }
 }
 

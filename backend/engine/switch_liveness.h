@@ -1,9 +1,9 @@
 // What a shard knows of its switch beside results: whether it is there, which workers it waits for, and that it still
 // takes this worker for a member.
 //
-// - Probes: While a chunk waits and nothing is accepted, the switch is asked which workers have contributed to it. Its
-// answers
-//   tell which ranks are missing, and which have left. If it does not answer for long enough, it is given up.
+// - Probes: While a chunk waits and nothing is accepted, the switch is asked which workers have contributed to it.
+//   Its answers tell which ranks are missing, and which have left. If it does not answer for long enough, it is given
+//   up.
 // - Socket errors: A host that refuses frames for long enough has no switch any more.
 // - Cards: Where no queue pair with the switch can be had for long enough, it is given up.
 // - Keep-alives: Joins, repeated before the lease runs out. The switch may ask for its cookie again.

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "base/assert.h"
 #include "base/fnv.h"
 
 namespace switchml {
@@ -72,6 +73,7 @@ uint64_t agreement_hash(const Collective& collective) {  // [WIT-12]
 }
 
 Status complete_alone(const Collective& collective) {
+  SWITCHML_ASSERT(collective.is_ready(collective.count));
   const void* input = collective.input();
   std::vector<OutputRange> ranges = {collective.output()};
   if (const auto* scatter = std::get_if<Scatter>(&collective.kind)) input = scatter->inputs.front();

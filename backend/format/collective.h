@@ -95,8 +95,8 @@ struct Collective {
   ElementType type = ElementType::kFloat32;
   size_t count = 0;  // Elements of the tensor, or of the piece that each worker has.
   std::variant<Reduce, ReduceScatter, Broadcast, Scatter, Gather, Exchange> kind;
-  /// Elements of input() that may be read; null: all of them. What is not ready keeps what was submitted later from
-  /// being sent.
+  /// Elements of input() that may be read; null: all of them, as for every collective of one worker. What is not ready
+  /// keeps what was submitted later from being sent.
   const Watermark* ready = nullptr;
   /// Is told which elements of output() have been written; null: nothing is.
   ResultWatermark* written = nullptr;

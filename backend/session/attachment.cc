@@ -20,6 +20,7 @@ namespace {
 
 constexpr Duration kToldCloseTime = milliseconds(50);
 constexpr Duration kCloseTime = milliseconds(500);
+constexpr Duration kFailedLingerTime = milliseconds(500);  // Some ranks may never leave.
 constexpr Duration kBoardLeaveTime = seconds(1);
 constexpr Duration kMeetTime = seconds(1);  // An opening waits so long for a rank that cannot reach rank 0.
 constexpr Duration kMeetPause = microseconds(500);
@@ -154,6 +155,7 @@ Result<std::unique_ptr<Attachment>> Attachment::open(const Config& config, Membe
     return *attachment->engine_;
   };
   const Status started = start_together(membership, store, deadline, agreed->watch.get(), options.ended, start);
+  attachment->is_open_ = started.ok();
   return started.ok() ? Result<std::unique_ptr<Attachment>>(std::move(attachment)) : started;
 }
 
@@ -182,7 +184,7 @@ Attachment::~Attachment() {
     const bool told = membership_.has_loss() && is_embedded(sessions_.front().switch_name);
     leave(sessions_, monotonic_now() + (told ? kToldCloseTime : kCloseTime));
   }
-  if (embedded_ && !membership_.has_loss()) await_leavers(*embedded_);
+  if (embedded_ && !membership_.has_loss()) await_leavers(*embedded_, is_open_ ? kLingerTime : kFailedLingerTime);
 }
 
 // What has been started until NoThread is thrown ends with this object.

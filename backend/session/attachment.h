@@ -42,7 +42,8 @@ class Attachment {
   static Result<std::unique_ptr<Attachment>> open(const Config& config, Membership& membership, Rendezvous& store,
                                                   Time deadline, AttachmentOptions options);
   /// Stops the engine, leaves the sessions, then ends the embedded switch. That waits until the other ranks have left
-  /// it, at most kLingerTime; if a rank is lost, which would never leave, it does not wait.
+  /// it, at most kLingerTime, or a fourth of that if not all have started; if a rank is lost, which would never leave,
+  /// it does not wait.
   ~Attachment();
   Attachment(const Attachment&) = delete;
   Attachment& operator=(const Attachment&) = delete;
@@ -82,7 +83,8 @@ class Attachment {
   std::vector<SessionParameters> sessions_;  // As they were agreed; after a failover's end: as it left them.
   Membership& membership_;
   Rendezvous& store_;
-  const bool watches_;  // The membership is this attachment's to watch over.
+  const bool watches_;    // The membership is this attachment's to watch over.
+  bool is_open_ = false;  // All ranks have started.
   std::unique_ptr<SwitchServer> embedded_;
   const std::shared_ptr<shm::Segment> memory_;  // Of this host's ranks, or null.
   std::shared_ptr<shm::Arena> arena_;           // In it, or for a card, or null.

@@ -69,6 +69,7 @@ class MemoryEngine final : public Engine {
   void wake() override {
     local_rank_.wake();
     if (short_) short_->wake();
+    thread_->notify();
   }
   // With owners other threads and the network do the work.
   std::unique_ptr<CallerTurn> begin_turn() override {

@@ -27,7 +27,7 @@ __all__ = ["Options", "ProcessGroup", "empty", "settings", "stats", "__version__
 
 def __getattr__(name):
     if name == "ProcessGroup":
-        return _registration._exact().ProcessGroupSwitchML
+        return _registration._extension().ProcessGroupSwitchML
     raise AttributeError(f"module 'switchml' has no attribute {name!r}")
 
 

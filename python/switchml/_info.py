@@ -77,7 +77,7 @@ def settings_in_force():
 
 
 def collect():
-    exact = _registration._exact()
+    extension = _registration._extension()
     wrong = wrong_setting()
     return {
         "switchml": switchml.__version__,
@@ -86,7 +86,7 @@ def collect():
         "python": platform.python_version(),
         "system": f"{platform.system()} {platform.release()} {platform.machine()}",
         "processors": len(os.sched_getaffinity(0)),
-        "extension": exact.__file__,
+        "extension": extension.__file__,
         "kernels": "(not known)" if wrong else session_of_one()["kernels"],
         "settings": [dict(zip(("variable", "value", "from", "allowed"), row)) for row in settings_in_force()],
         "wrong": wrong,

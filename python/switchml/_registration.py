@@ -20,7 +20,7 @@ __all__ = ["Options", "empty", "settings", "stats"]
 
 _NAME = "switchml"
 _lock = threading.Lock()
-_exact_module = None
+_extension_module = None
 
 
 def _version(text):
@@ -52,22 +52,22 @@ def _why_not_loaded(reason):
     return f"the compiled part of switchml cannot be loaded ({reason}): {remedy}"
 
 
-def _exact():
+def _extension():
     """The compiled part, loaded once; its groups end behind the interpreter, which finalizers may call them in."""
-    global _exact_module
+    global _extension_module
     with _lock:
-        if _exact_module is None:
+        if _extension_module is None:
             try:
                 from switchml import _C
             except ImportError as error:
                 raise ImportError(_why_not_loaded(str(error))) from error
             atexit.register(_C.outlive_interpreter)
-            _exact_module = _C
+            _extension_module = _C
             # DDP asks for its buckets' memory where this says so; on machines with GPUs that is NCCL's affair as well.
             # To ask PyTorch for GPUs would initialise their driver.
             if not any(os.path.exists(device) for device in ("/dev/nvidiactl", "/dev/kfd")):
                 os.environ.setdefault("DDP_DISABLE_COMM_MEM", "0")
-    return _exact_module
+    return _extension_module
 
 
 # ---- options ----
@@ -76,7 +76,7 @@ def _exact():
 def settings():
     """The settings as a list of dicts: name, allowed, default, help, secret. SWITCHML_<NAME> in the environment sets
     one for the process, Options(<name>=...) for a group."""
-    return _exact().settings()
+    return _extension().settings()
 
 
 class Options:
@@ -86,7 +86,7 @@ class Options:
 
     def __init__(self, **values):
         self.values = values = _texts(values)  # tracebacks show variables
-        _exact().describe(self.values)
+        _extension().describe(self.values)
 
     def __repr__(self):
         return f"switchml.Options({', '.join(f'{k}={v!r}' for k, v in self.values.items())})"
@@ -195,7 +195,7 @@ def _ask_controller(call, question):
 
 def _create(options, pg_options):
     """torch.distributed calls this on every rank of a new group."""
-    return _exact().ProcessGroupSwitchML(
+    return _extension().ProcessGroupSwitchML(
         options.store,
         options.group_rank,
         options.group_size,
@@ -224,7 +224,7 @@ def _register():
     _name_groups()
     _extend_timeouts()
     _name_shrunk_groups()
-    _flight.join_dumps(lambda: _exact_module and _exact_module.flights())
+    _flight.join_dumps(lambda: _extension_module and _extension_module.flights())
 
 
 def _offer_monitored_barrier():
@@ -326,9 +326,9 @@ def _backends(group):
 
 def _ours(group):
     """The backend of a group that is of this package, or None."""
-    if _exact_module is None:
+    if _extension_module is None:
         return None
-    return next((b for b in _backends(group) if isinstance(b, _exact_module.ProcessGroupSwitchML)), None)
+    return next((b for b in _backends(group) if isinstance(b, _extension_module.ProcessGroupSwitchML)), None)
 
 
 def empty(*size, dtype=None, group=None):
@@ -340,7 +340,7 @@ def empty(*size, dtype=None, group=None):
     shape = torch.Size(size[0] if len(size) == 1 and not isinstance(size[0], int) else size)
     dtype = dtype or torch.get_default_dtype()
     count = shape.numel() * torch.empty((), dtype=dtype).element_size()
-    memory = _of_group(group, "empty", lambda backend: _exact().allocate(backend, count))
+    memory = _of_group(group, "empty", lambda backend: _extension().allocate(backend, count))
     return memory.view(dtype).view(shape)
 
 
@@ -386,6 +386,6 @@ def stats(group=None):
     empty() take, of arena_limit_bytes. Under "calls" the paths by collective, under "session" what was negotiated, and
     on the rank that hosts the embedded switch its own counters under "switch".
     """
-    found = _Stats(_of_group(group, "stats", _exact().stats))
+    found = _Stats(_of_group(group, "stats", _extension().stats))
     found["calls"] = {name: _Stats(paths) for name, paths in found["calls"].items()}
     return found

@@ -1,7 +1,7 @@
 """Options of these tests, and what they find beside them.
 
---netlab-minutes N   all-reduces under loss for N minutes, and goodput of 64 MiB (make soak); without it
-                     a short form of both
+--netlab-minutes N   all-reduces under loss for N minutes, and comparisons of times (make soak); without it
+                     the first in short
 """
 
 import argparse
@@ -40,6 +40,13 @@ def needs(tmp_path_factory):
     why = why or faults.refusal(tmp_path_factory.mktemp("trial"))
     if why:
         pytest.skip(f"no network with faults: {why}")
+
+
+@pytest.fixture(scope="session")
+def quiet_machine(soak_minutes):
+    """For tests that compare times."""
+    if soak_minutes is None:
+        pytest.skip("compares times; run with --netlab-minutes, beside nothing else")
 
 
 @pytest.fixture(scope="session")

@@ -43,7 +43,8 @@ def guest(request, tmp_path_factory):
     one = request.session.guest = emulated.Guest(tmp_path_factory.mktemp("guest"))
     try:
         one.await_file("connected")
-        chosen = [item for item in request.session.items if not any(item.iter_markers("skip"))]
+        here = [item for item in request.session.items if item.path.parent == pathlib.Path(__file__).parent]
+        chosen = [item for item in here if not any(item.iter_markers("skip"))]
         arrangements = [item.callspec.params["name"] for item in chosen if "ranks" in item.fixturenames]
         if arrangements:
             one.start("ranks", ranks_command(arrangements))

@@ -61,7 +61,7 @@ def test_a_wheel_carries_what_it_needs(wheel):
         assert not lacking, f"{path.relative_to(wheel)} needs {lacking}"
 
 
-LOADS = "import switchml; print(len(switchml.settings()), switchml._registration._exact().__file__)"
+LOADS = "import switchml; print(len(switchml.settings()), switchml._registration._extension().__file__)"
 
 
 def without_glog(*command, folder):
