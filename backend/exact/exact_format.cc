@@ -135,21 +135,9 @@ TxFrame ExactFormat::frame_of(const InFlight& flight, bool is_repeat) const {
   return frame;
 }
 
-wire::ExactHeader ExactFormat::header_of(size_t slot, uint32_t seq) const {
-  wire::ExactHeader header;
-  header.version = wire::kVersion;
-  header.kind = static_cast<uint8_t>(wire::Kind::kExactContribution);
-  header.job = session_.job;
-  header.worker = static_cast<uint8_t>(session_.worker);
-  header.epoch = session_.epoch;
-  header.slot = static_cast<uint16_t>(slot);
-  header.seq = seq;
-  return header;
-}
-
 std::vector<uint8_t> ExactFormat::frame_of_zeros(size_t slot, uint32_t seq, size_t bytes) const {  // [PATH-5]
   std::vector<uint8_t> frame(wire::kExactHeaderBytes + bytes);
-  wire::ExactHeader header = header_of(slot, seq);
+  auto header = header_of<wire::ExactHeader>(wire::Kind::kExactContribution, slot, seq);
   header.type = static_cast<uint8_t>(ElementType::kUInt8);
   header.operation = static_cast<uint8_t>(ReduceOp::kSum);
   header.divisor = 1;
@@ -160,7 +148,7 @@ std::vector<uint8_t> ExactFormat::frame_of_zeros(size_t slot, uint32_t seq, size
 void ExactFormat::seal(InFlight& flight, bool wants_result) const {
   const Collective& collective = flight.task->collective();
   flight.call = call_of(flight, 0);  // [ERES-1]
-  wire::ExactHeader header = header_of(flight.slot, flight.seq);
+  auto header = header_of<wire::ExactHeader>(wire::Kind::kExactContribution, flight.slot, flight.seq);
   header.flags = wants_result ? uint8_t{0} : wire::kFlagNoElements;  // [MOVED-7]
   header.type = static_cast<uint8_t>(collective.type);
   header.operation = static_cast<uint8_t>(collective.op);

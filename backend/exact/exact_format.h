@@ -34,7 +34,6 @@ class ExactFormat final : public Format {
   std::string disagreement() const override;
 
  private:
-  wire::ExactHeader header_of(size_t slot, uint32_t seq) const;
   void offer_memory(InFlight& flight, bool wants_result, Transport& link) const;
   void seal(InFlight& flight, bool wants_result) const;
   const uint8_t* without_target(const InFlight& flight) const;

@@ -15,6 +15,7 @@
 #include "format/task.h"
 #include "slots/chunk_plan.h"
 #include "transport/transport.h"
+#include "wire/packet.h"
 
 namespace switchml {
 
@@ -118,6 +119,19 @@ class Format {
  protected:
   /// A keyed hash of what all contributions to a use must have in common. [WIT-8]
   uint32_t call_of(const InFlight& flight, uint64_t exponents_hash) const;
+  /// What the headers of all formats have, of a contribution.
+  template <typename Header>
+  Header header_of(wire::Kind kind, size_t slot, uint32_t seq) const {
+    Header header;
+    header.version = wire::kVersion;
+    header.kind = static_cast<uint8_t>(kind);
+    header.job = session_.job;
+    header.worker = static_cast<uint8_t>(session_.worker);
+    header.epoch = session_.epoch;
+    header.slot = static_cast<uint16_t>(slot);
+    header.seq = seq;
+    return header;
+  }
 
   const SessionParameters& session_;
   WorkerCounters& counters_;

@@ -173,22 +173,11 @@ void IntegerFormat::encode(InFlight& flight, Transport&) {
   seal(flight, task.codec.operation(flight.stage), n, exponents_hash);
 }
 
-wire::Header IntegerFormat::header_of(size_t slot, uint32_t seq, wire::Operation operation) const {
-  wire::Header header;
-  header.version = wire::kVersion;
-  header.kind = static_cast<uint8_t>(wire::Kind::kContribution);
-  header.flags = static_cast<uint8_t>(operation);
-  header.job = session_.job;
-  header.worker = static_cast<uint8_t>(session_.worker);
-  header.epoch = session_.epoch;
-  header.slot = static_cast<uint16_t>(slot);
-  header.seq = seq;
-  return header;
-}
-
 std::vector<uint8_t> IntegerFormat::frame_of_zeros(size_t slot, uint32_t seq, size_t bytes) const {  // [PATH-5]
   std::vector<uint8_t> frame(wire::kHeaderBytes + bytes);
-  wire::write_header(header_of(slot, seq, wire::Operation::kSum), frame.data());
+  auto header = header_of<wire::Header>(wire::Kind::kContribution, slot, seq);
+  header.flags = static_cast<uint8_t>(wire::Operation::kSum);
+  wire::write_header(header, frame.data());
   return frame;
 }
 
@@ -202,7 +191,8 @@ void IntegerFormat::seal(InFlight& flight, wire::Operation operation, size_t wor
   flight.result_bytes = flight.sent_bytes;
   std::memset(words_of(flight) + bytes, 0, flight.sent_bytes - bytes);
   if (flight.stage == Stage::kCall) witness_.guard(words_of(flight), words, flight.call);  // [CALL-7]
-  wire::Header header = header_of(flight.slot, flight.seq, operation);
+  auto header = header_of<wire::Header>(wire::Kind::kContribution, flight.slot, flight.seq);
+  header.flags = static_cast<uint8_t>(operation);
   const bool summed = operation == wire::Operation::kSum;
   // [WIT-3, WIT-4]
   header.witness = witness_.contribution(session_.worker, flight.call, words_of(flight), summed ? words : 0);

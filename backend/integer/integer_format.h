@@ -39,7 +39,6 @@ class IntegerFormat final : public Format {
   std::optional<Chunk> take_call(IntegerTask& task);
   std::optional<Chunk> take_data(IntegerTask& task);
   SuperblockRing& ring_of(const Task& task) { return rings_[task.is_bulk() ? 1 : 0]; }
-  wire::Header header_of(size_t slot, uint32_t seq, wire::Operation operation) const;
   void seal(InFlight& flight, wire::Operation operation, size_t words, uint64_t exponents_hash) const;
 
   std::vector<SuperblockRing> rings_;  // One per stream.

@@ -28,7 +28,7 @@ struct MemoryEngineOptions {
   std::shared_ptr<Arena> arena = nullptr;
   /// This rank's, or null: they fail with the engine, and the engine with them. The engine closes them.
   std::shared_ptr<Messages> messages = nullptr;
-  Duration spin{};  // as EngineOptions::spin
+  Duration spin{};  // EngineOptions::spin
   SlowWarning slow{};
 };
 

@@ -94,7 +94,7 @@ class LocalRank {
     size_t offered = 0;
     size_t finished = 0;
     bool is_slow = false;  // slow_ has been told
-    bool is_known = true;  // if not, its sizes come first, as a collective of their own
+    bool is_known = true;  // false: a collective of its sizes comes first
     Status refused;        // why Exchange::on_sizes_known refused it: it has no chunk of elements then
     /// A caller waits for its end. Until `done` is taken from it.
     bool is_awaited() const { return !is_announcement || collective.done != nullptr; }

@@ -101,7 +101,7 @@ class Pair {
     std::array<ibv_sge, 2> pieces{};
     int count = 1;                         // pieces used
     const wire::Target* target = nullptr;  // the memory that it is written to; null: it is sent
-    std::optional<uint32_t> immediate;     // as it travels: it tells the peer of what was written
+    std::optional<uint32_t> immediate;     // network byte order; tells the peer of a write
     int buffer = -1;                       // it is in this one, released when the card has sent it; -1: none
   };
   /// Whether so many messages can be added before others are complete.
