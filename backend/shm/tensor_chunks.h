@@ -26,9 +26,10 @@ struct ChunkedCall {
   bool is_announcement = false;  // it has one chunk, without elements
   uint64_t agreed = 0;
   size_t elements_per_chunk = 0;
-  size_t chunks = 0;  // one or more
-  ArenaRange from;    // its input
-  ArenaRange to;      // its result
+  size_t chunks = 0;         // one or more
+  bool keeps_input = false;  // no call before it, whose result may be its input, was under way when it was offered
+  ArenaRange from;           // its input
+  ArenaRange to;             // its result
 
   ElementRange chunk(size_t index) const {
     const size_t begin = index * elements_per_chunk;
@@ -49,9 +50,11 @@ class TensorChunks {
   void plan(ChunkedCall* call) const;
   /// What this rank says of a chunk.
   ChunkCall describe(const ChunkedCall& call, ElementRange chunk) const;
-  /// Copies what this rank has of a chunk into its frame.
-  void fill(const ChunkedCall& call, ElementRange chunk, uint8_t* frame) const;
-  /// Copies what the caller wants of a result. Returns the bytes that lie in place already.
+  /// Copies what other ranks may read of this one's part of a chunk into its frame.
+  void fill(const ChunkedCall& call, ElementRange chunk, uint64_t seq) const;
+  /// Makes what the verdict on a ready chunk asks of this rank.
+  void make(const ChunkedCall& call, ElementRange chunk, uint64_t seq) const;
+  /// Copies what the caller wants of a published chunk, or makes it. Returns the bytes that other ranks have written.
   size_t take(const ChunkedCall& call, ElementRange chunk, uint64_t seq) const;
   /// Voids those of chunks [first, end) that this rank has offered and that are not published: other ranks must not go
   /// on with what this one's caller may change now, nor change it later. `why`: what the board is told.
@@ -64,6 +67,10 @@ class TensorChunks {
   size_t elements_per_chunk(const Collective& collective) const;
   bool is_root(const Collective& collective) const;
   size_t pieces_of(const ChunkCall& call) const;
+  const uint8_t* own_input(const ChunkedCall& call, ElementRange chunk) const;
+  uint8_t* own_result(const ChunkedCall& call, ElementRange chunk) const;
+  void make_own(const ChunkedCall& call, ElementRange chunk, uint64_t seq) const;
+  void take_result(const ChunkedCall& call, ElementRange chunk, uint64_t seq) const;
 
   const Board& board_;
   const int rank_;
