@@ -7,9 +7,9 @@
 
 namespace switchml {
 
-/// How long a wait may busy-poll where each thread that does so has a processor: long enough for a wake-up that is
-/// under way, short beside the slices in which a scheduler thinks.
-inline constexpr Duration kSpin = microseconds(50);
+/// How long a wait may busy-poll where each thread that does so has a processor: short beside the slices in which a
+/// scheduler thinks.
+inline constexpr Duration kSpin = microseconds(250);
 
 /// Of one thread; every method is called by that thread.
 class SpinWait {
@@ -21,7 +21,7 @@ class SpinWait {
   template <typename Found, typename Stop>
   bool operator()(const Found& found, const Stop& stop) {
     if (!possible_) return false;
-    const Time begin = monotonic_now();
+    const Time begin = began_ = monotonic_now();
     const Duration allowance = budget_.allowance(begin);
     if (allowance == Duration(0)) return false;
     Time now = begin;
@@ -36,6 +36,8 @@ class SpinWait {
     report(paid, now);
     return paid;
   }
+  /// The sleep after a wait that was not found is over, for what was waited for.
+  void slept() { budget_.report_sleep(monotonic_now() - began_); }
 
  private:
   static constexpr int kLooks = 16;  // between two glances at the clock
@@ -50,6 +52,7 @@ class SpinWait {
 
   SpinBudget budget_;
   const bool possible_;
+  Time began_{};    // the last wait
   Time counted_{};  // when the system was asked last
   long preemptions_ = 0;
 };

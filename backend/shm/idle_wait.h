@@ -24,6 +24,10 @@ class IdleWait {
   bool operator()(const Found& found, const Stop& stop, bool may_yield = true) {
     return spins_ ? spin_(found, stop) : may_yield && yield(found);
   }
+  /// The sleep after it has ended because of found().
+  void slept() {
+    if (spins_) spin_.slept();
+  }
 
  private:
   /// A rank keeps the processor for less. Another program that is given it keeps it for milliseconds, while a thread
