@@ -7,9 +7,9 @@
 
 namespace switchml {
 
-/// How long a wait may busy-poll where each thread that does so has a processor: short beside the slices in which a
-/// scheduler thinks.
-inline constexpr Duration kSpin = microseconds(250);
+/// How long a wait may busy-poll where each thread that does so has a processor: long enough for a wake-up that is
+/// under way, short beside the slices in which a scheduler thinks.
+inline constexpr Duration kSpin = SpinBudget::kLeast;
 
 /// Of one thread; every method is called by that thread.
 class SpinWait {

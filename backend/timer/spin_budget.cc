@@ -21,7 +21,7 @@ void SpinBudget::report(bool paid, long preemptions, Time now) {
 }
 
 void SpinBudget::report_sleep(Duration waited) {
-  length_ = waited <= most_ ? std::max(length_, std::min(most_, waited + waited / 2)) : std::min(most_, kFirst);
+  length_ = waited <= most_ ? std::max(length_, std::min(most_, waited + waited / 2)) : std::min(most_, kLeast);
 }
 
 void SpinBudget::pause(Time now) {

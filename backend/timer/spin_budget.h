@@ -12,11 +12,10 @@ class SpinBudget {
  public:
   /// Kernel threads take a processor now and then; a program that wants it for itself does so every few milliseconds.
   static constexpr Duration kApart = milliseconds(20);
-  /// Of a wait, where nothing is known of those before it: long enough for a wake-up that is under way.
-  static constexpr Duration kFirst = microseconds(50);
+  /// Of a wait after one that was too long: enough for a wake-up that is under way.
+  static constexpr Duration kLeast = microseconds(50);
   /// `most`: of one wait; 0: never. Preemptions further apart than `apart` do not count; Duration::max(): each does.
-  explicit SpinBudget(Duration most, Duration apart = kApart)
-      : most_(most), apart_(apart), length_(most < kFirst ? most : kFirst) {}
+  explicit SpinBudget(Duration most, Duration apart = kApart) : most_(most), apart_(apart), length_(most) {}
 
   /// How long a wait that begins now may busy-poll; 0: it has to sleep at once.
   Duration allowance(Time now) const { return now < resumes_ ? Duration(0) : length_; }
@@ -24,7 +23,7 @@ class SpinBudget {
   /// thread has lost its processor to another one so far; that never falls.
   void report(bool paid, long preemptions, Time now);
   /// A wait that did not pay has lasted so long, with its sleep: the next ones may busy-poll a half longer if that is
-  /// allowed, else as at first.
+  /// allowed, else for kLeast.
   void report_sleep(Duration waited);
 
   /// The first pause; each that follows without a success in between is twice as long, up to the longest.
