@@ -11,7 +11,7 @@ namespace {
 
 /// Results of so many bytes are written with non-temporal stores: the first of them would be gone before the last is
 /// read.
-constexpr size_t kNonTemporalBytes = 8 * 1024 * 1024;
+constexpr size_t kNonTemporalBytes = 16 * 1024 * 1024;
 
 uint64_t agreed_by(const Collective& collective) {
   return fnv1a(&collective.count, sizeof collective.count, agreement_hash(collective));  // [HOST-11]
