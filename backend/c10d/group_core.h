@@ -86,7 +86,7 @@ class GroupCore {
 
   /// Whether the group's engine moves bytes; the same on all ranks. A group of one needs none for that.
   bool engine_can_move() const;
-  /// And whether it does in an all_to_all.
+  /// Whether it also moves those of an all_to_all.
   bool engine_can_exchange() const;
 
   /// check_interruption(). What it throws ends the session on all ranks, which are told what this one waited for.

@@ -1,5 +1,5 @@
 // Two engines of one group as one: large sums that a switch of integers can add go through that switch, and everything
-// else through the exact engine, whose aggregators are on the ranks' hosts. What goes through the switch is announced
+// else through the exact engine, with its aggregators on the ranks' hosts. What goes through the switch is announced
 // there, so that all calls have one order, and ranks that disagree find out whichever engine each of them chose.
 #pragma once
 

@@ -11,7 +11,7 @@ namespace switchml {
 /// under way, short beside the slices in which a scheduler thinks.
 inline constexpr Duration kSpin = SpinBudget::kLeast;
 
-/// Of one thread; every method is called by that thread.
+/// Belongs to one thread, which calls every method.
 class SpinWait {
  public:
   explicit SpinWait(Duration most) : budget_(most), possible_(most > Duration(0)) {}

@@ -51,17 +51,22 @@ def tail(median, last):
 
 def latencies(most):
     """{backend: times} by size: at most so many seconds for 4 KiB, and Open MPI just far enough."""
-    return [
-        {
-            "bytes": size,
-            "seconds": {
-                "switchml": tail(0.99 * most, 9.8 * most),
-                "gloo": [10 * most] * 3,
-                "openmpi": [most / times] * 3,
-            },
-        }
-        for size, times in ((4 * KIB, 2.45), (64 * KIB, 0.985), (MIB, 0.985))
-    ]
+    ours = {"switchml": tail(0.99 * most, 9.8 * most), "gloo": [10 * most] * 3}
+    times = {4 * KIB: 2.45, 64 * KIB: 0.985, MIB: 0.985}
+    return [{"bytes": size, "seconds": {**ours, "openmpi": [most / times[size]] * 3}} for size in times]
+
+
+def moved(name, size, ours, gloo):
+    return {"collective": name, "bytes": size, "seconds": {"switchml": [ours] * 3, "gloo": [gloo] * 3}}
+
+
+def kernel(table, name, route, share):
+    return {"table": table, "kernel": name, "route": route, "of_copy": share}
+
+
+def forwarding(what, count, size, wall):
+    run = {"bytes_in": size, "bytes_out": size, "cpu_seconds": 1.0, "wall_seconds": wall}
+    return {"what": what, "payload": 8192, "runs": [run] * count}
 
 
 def files():
@@ -72,36 +77,17 @@ def files():
         for size, seconds in ((8 * MIB, 5.0), (16 * MIB, 10.0))
     ]
     little = {2: (0.49, 1.1), 4: (0.29, 0.84), 8: (0.19, 0.59)}
+    names = "broadcast gather all_gather_into_tensor all_to_all_single reduce_scatter_tensor".split()
+    apart = {"broadcast": 0.64, "all_gather_into_tensor": 1.04, "reduce_scatter_tensor": 0.59, "one_after_another": 1.0,
+             "together": 0.64}  # fmt: skip
+    sums = {("avx512", 2): 0.9, ("avx2", 2): 0.81, ("avx512", 8): 1.1, ("avx2", 8): 0.9}
     return {
         "one-host": runs({n: [row(100 * MIB, switchml=0.01, gloo=0.0445)] for n in (2, 4, 8)}),
-        "movements": by_ranks(
-            [
-                {"collective": name, "bytes": size, "seconds": {"switchml": [0.001] * 3, "gloo": [0.0031] * 3}}
-                for name in (
-                    "broadcast",
-                    "gather",
-                    "all_gather_into_tensor",
-                    "all_to_all_single",
-                    "reduce_scatter_tensor",
-                )
-                for size in (4 * KIB, 64 * MIB)
-            ]
-        ),
+        "movements": by_ranks([moved(name, size, 0.001, 0.0031) for name in names for size in (4 * KIB, 64 * MIB)]),
         "memory": {"runs": [{"ranks": n, "seconds": [0.005, 0.005, 0.009]} for n in (2, 4, 8)]},
         "arena": runs({n: [row(100 * MIB, switchml=0.0062)] for n in (2, 4, 8)}),
         "latency": runs({n: latencies(most * 1e-6) for n, most in ((2, 10), (4, 40), (8, 100))}),
-        "movements-network": by_ranks(
-            [
-                {"collective": name, "bytes": 4 * MIB, "seconds": {"switchml": [seconds] * 3, "gloo": [1.0] * 3}}
-                for name, seconds in (
-                    ("broadcast", 0.64),
-                    ("all_gather_into_tensor", 1.04),
-                    ("reduce_scatter_tensor", 0.59),
-                    ("one_after_another", 1.0),
-                    ("together", 0.64),
-                )
-            ]
-        ),  # fmt: skip
+        "movements-network": by_ranks([moved(name, 4 * MIB, seconds, 1.0) for name, seconds in apart.items()]),
         "small-network": runs(
             {
                 n: [row(size, switchml=0.001 * ratio, gloo=0.001) for size, ratio in zip((4 * KIB, 64 * KIB), ratios)]
@@ -125,36 +111,15 @@ def files():
         "sharded": step(0.59, 1.6),
         "kernels": {
             "results": [
-                {"table": "avx512", "kernel": "quantize f32", "route": "frame", "of_copy": 0.9},
-                {"table": "avx512", "kernel": "quantize f32", "route": "memory", "of_copy": 0.81},
-                {"table": "avx512", "kernel": "dequantize f32", "route": "frame", "of_copy": 0.85},
-                {"table": "scalar", "kernel": "quantize f32", "route": "frame", "of_copy": 0.1},
-                *(
-                    {"table": name, "kernel": kernel, "route": "memory", "of_copy": share}
-                    for name, terms, share in (
-                        ("avx512", 2, 0.9),
-                        ("avx2", 2, 0.81),
-                        ("avx512", 8, 1.1),
-                        ("avx2", 8, 0.9),
-                    )
-                    for kernel, share in ((f"exact sum of {terms} f32", share), (f"floats added, {terms}", 1.0))
-                ),
+                kernel("avx512", "quantize f32", "frame", 0.9),
+                kernel("avx512", "quantize f32", "memory", 0.81),
+                kernel("avx512", "dequantize f32", "frame", 0.85),
+                kernel("scalar", "quantize f32", "frame", 0.1),
+                *(kernel(name, f"exact sum of {terms} f32", "memory", share) for (name, terms), share in sums.items()),
+                *(kernel(name, f"floats added, {terms}", "memory", 1.0) for name, terms in sums),
             ]
         },
-        "switch": {
-            "rows": [
-                {
-                    "what": "reflector",
-                    "payload": 8192,
-                    "runs": [{"bytes_in": 1, "bytes_out": 1, "cpu_seconds": 1.0, "wall_seconds": 2.0}],
-                },
-                {
-                    "what": "switch",
-                    "payload": 8192,
-                    "runs": [{"bytes_in": 1.3e9, "bytes_out": 1.3e9, "cpu_seconds": 1.0, "wall_seconds": 4.0}] * 3,
-                },
-            ]
-        },
+        "switch": {"rows": [forwarding("reflector", 1, 1, 2.0), forwarding("switch", 3, 1.3e9, 4.0)]},
         "sharing": {
             "rows": [
                 {"jobs": jobs, "tcp": flows, "control": "cubic", "jain": 0.96, "used": 0.91}
