@@ -209,7 +209,7 @@ ElementRange Board::part_of(int rank, const ChunkCall& call) const {
   return {begin, std::min<size_t>(each, call.elements - begin)};
 }
 
-void Board::make_part(int rank, uint64_t seq, const uint8_t* own_input, uint8_t* own_result) const {
+void Board::make_part(int rank, uint64_t seq, const uint8_t* own_input, uint8_t* own_result, Stores stores) const {
   const ChunkCall& call = call_of(rank, seq);
   const auto [begin, count] = part_of(rank, call);
   std::array<const uint8_t*, kMaxWorkers> inputs;
@@ -222,11 +222,11 @@ void Board::make_part(int rank, uint64_t seq, const uint8_t* own_input, uint8_t*
     if (its.begin >= its.end) continue;
     uint8_t* to = its.to != 0 ? memory_ + its.to : other == rank ? own_result : nullptr;
     by_board = by_board || to == nullptr;
-    const Stores stores = its.is_large ? Stores::kNonTemporal : Stores::kCached;
-    if (to != nullptr) targets[results++] = {to, its.begin, its.end, stores};
+    const Stores its_stores = its.is_large ? Stores::kNonTemporal : Stores::kCached;
+    if (to != nullptr) targets[results++] = {to, its.begin, its.end, its_stores};
   }
   if (own_input != nullptr) inputs[static_cast<size_t>(rank)] = own_input;
-  if (by_board) targets[results++] = {result_memory(seq), 0, call.elements, Stores::kNonTemporal};
+  if (by_board) targets[results++] = {result_memory(seq), 0, call.elements, stores};
   reduce_chunk(call.reduction, inputs.data(), shape_.ranks, begin, begin + count, targets.data(), results);
 }
 

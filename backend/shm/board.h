@@ -114,8 +114,9 @@ class Board {
   /// Which elements of the result of a chunk of kParts `rank` makes.
   ElementRange part_of(int rank, const ChunkCall& call) const;
   /// Makes its part for all ranks. `own_input`: the chunk of this rank's input; null: it is in its frame or in the
-  /// segment. `own_result`: where the elements go that this rank takes, if not to the segment.
-  void make_part(int rank, uint64_t seq, const uint8_t* own_input, uint8_t* own_result) const;
+  /// segment. `own_result`: where the elements go that this rank takes, if not to the segment. `stores`: of what the
+  /// others copy.
+  void make_part(int rank, uint64_t seq, const uint8_t* own_input, uint8_t* own_result, Stores stores) const;
   /// Where `rank` has, of a chunk that is not published, elements for another one (`piece`: of a scatter).
   const uint8_t* elements_of(int rank, uint64_t seq, int piece = 0) const;
   /// `rank` has made what it has to make of a ready chunk; the last one publishes it. Not what has been read of tensors

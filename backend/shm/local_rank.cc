@@ -193,7 +193,7 @@ bool LocalRank::offer_one() {
     task.keeps_input = offering_ == 0 && (sibling_ == nullptr || !sibling_->has_results_to_come());
   }
   const ChunkCall call = tensors_.describe(task, chunk);
-  if (chunk.count > 0 && call.from == 0) tensors_.fill(task, chunk, next_);
+  if (chunk.count > 0 && call.from == 0) tensors_.fill(task, chunk, next_, clock_);
   board_.offer(rank_, next_++, call);
   if (++task.offered == task.chunks) ++offering_;
   return true;

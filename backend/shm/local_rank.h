@@ -1,6 +1,6 @@
 // One rank's part in the reductions of its host, and of all hosts where the board has owners, written as a machine that
-// is stepped: step(now) does what can be done without waiting. It reads no clock and starts
-// no thread (local_rank_thread.h runs it).
+// is stepped: step(now) does what can be done without waiting. It starts no thread (local_rank_thread.h runs it) and
+// reads no clock but the one of time_copies().
 #pragma once
 
 #include <atomic>
@@ -55,6 +55,8 @@ class LocalRank {
     priority_rank_ = sibling_ = &priority;
     priority.sibling_ = this;
   }
+  /// Tells how long copies take. Before the first step.
+  void time_copies(Clock clock) { clock_ = clock; }
   /// Before the first step.
   void warn_when_slow(SlowWarning slow) { slow_ = std::move(slow); }
   /// Thread-safe: the next step fails everything with `status` (the first one counts).
@@ -153,6 +155,7 @@ class LocalRank {
   Time earliest_deadline_ = kNever;
   Time stuck_since_ = kNever;  // since when no result has been taken though one is awaited
   SlowWarning slow_;
+  Clock clock_ = [] { return Time(); };
   Status status_;
 
   std::mutex mutex_;  // guards the two below

@@ -126,24 +126,31 @@ size_t TensorChunks::pieces_of(const ChunkCall& call) const {
   return call.movement == Movement::kGather ? static_cast<size_t>(board_.shape().ranks) : 1;
 }
 
-void TensorChunks::fill(const ChunkedCall& call, ElementRange chunk, uint64_t seq) const {
+void TensorChunks::fill(const ChunkedCall& call, ElementRange chunk, uint64_t seq, Clock clock) {
+  const Time begin = clock();
+  const size_t bytes = copy_input(call, chunk, board_.frame(rank_, seq));
+  stores_.took(bytes, clock() - begin);
+}
+
+// Returns the bytes.
+size_t TensorChunks::copy_input(const ChunkedCall& call, ElementRange chunk, uint8_t* frame) const {
   const Collective& collective = call.collective;
   const auto [first, elements] = chunk;
   const size_t size = element_bytes(collective.type);
-  uint8_t* frame = board_.frame(rank_, seq);
   const auto copy = [&](const void* from, size_t begin, size_t end) {
     const auto* bytes = static_cast<const uint8_t*>(from) + first * size;
-    fill_frame(bytes + begin * size, (end - begin) * size, frame + begin * size, Stores::kNonTemporal);
+    fill_frame(bytes + begin * size, (end - begin) * size, frame + begin * size, stores_.stores());
+    return (end - begin) * size;
   };
   const auto* scatter = std::get_if<Scatter>(&collective.kind);
   const bool has_root = scatter != nullptr || std::holds_alternative<Broadcast>(collective.kind);
-  if (has_root && !is_root(collective)) return;
+  if (has_root && !is_root(collective)) return 0;
   if (scatter != nullptr) {
     for (size_t rank = 0; rank < scatter->inputs.size(); ++rank) {
       const auto* piece = static_cast<const uint8_t*>(scatter->inputs[rank]);
       std::memcpy(frame + host_map_.piece_of(static_cast<int>(rank)) * elements, piece + first, elements);
     }
-    return;
+    return 0;
   }
   if (const auto* exchange = std::get_if<Exchange>(&collective.kind)) {
     return copy(exchange->input, 0, std::min(elements, std::max(exchange->send_count, first) - first));
@@ -153,8 +160,7 @@ void TensorChunks::fill(const ChunkedCall& call, ElementRange chunk, uint64_t se
     return copy(collective.input(), 0, elements);
   }
   const ElementRange part = board_.part_of(rank_, said);
-  copy(collective.input(), 0, part.begin);
-  copy(collective.input(), part.begin + part.count, elements);
+  return copy(collective.input(), 0, part.begin) + copy(collective.input(), part.begin + part.count, elements);
 }
 
 // Precondition: a broadcast or a scatter.
@@ -180,7 +186,8 @@ void TensorChunks::make(const ChunkedCall& call, ElementRange chunk, uint64_t se
   if (chunk.count == 0) return;
   const Verdict verdict = board_.verdict(seq);
   if (verdict == Verdict::kTensors) make_own(call, chunk, seq);
-  if (verdict == Verdict::kParts) board_.make_part(rank_, seq, own_input(call, chunk), own_result(call, chunk));
+  if (verdict == Verdict::kParts)
+    board_.make_part(rank_, seq, own_input(call, chunk), own_result(call, chunk), stores_.stores());
 }
 
 void TensorChunks::make_own(const ChunkedCall& call, ElementRange chunk, uint64_t seq) const {

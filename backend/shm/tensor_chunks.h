@@ -10,6 +10,7 @@
 #include "shm/arena.h"
 #include "shm/board.h"
 #include "shm/host_map.h"
+#include "shm/store_choice.h"
 #include "slots/chunk_plan.h"
 
 namespace switchml::shm {
@@ -50,8 +51,8 @@ class TensorChunks {
   void plan(ChunkedCall* call) const;
   /// What this rank says of a chunk.
   ChunkCall describe(const ChunkedCall& call, ElementRange chunk) const;
-  /// Copies what other ranks may read of this one's part of a chunk into its frame.
-  void fill(const ChunkedCall& call, ElementRange chunk, uint64_t seq) const;
+  /// Copies what other ranks may read of this one's part of a chunk into its frame; `clock` tells how long that takes.
+  void fill(const ChunkedCall& call, ElementRange chunk, uint64_t seq, Clock clock);
   /// Makes what the verdict on a ready chunk asks of this rank.
   void make(const ChunkedCall& call, ElementRange chunk, uint64_t seq) const;
   /// Copies what the caller wants of a published chunk, or makes it. Returns the bytes that other ranks have written.
@@ -69,6 +70,7 @@ class TensorChunks {
   size_t pieces_of(const ChunkCall& call) const;
   const uint8_t* own_input(const ChunkedCall& call, ElementRange chunk) const;
   uint8_t* own_result(const ChunkedCall& call, ElementRange chunk) const;
+  size_t copy_input(const ChunkedCall& call, ElementRange chunk, uint8_t* frame) const;
   void make_own(const ChunkedCall& call, ElementRange chunk, uint64_t seq) const;
   void take_result(const ChunkedCall& call, ElementRange chunk, uint64_t seq) const;
 
@@ -78,6 +80,7 @@ class TensorChunks {
   const size_t payload_bytes_;
   const bool exact_;
   Arena* arena_ = nullptr;
+  StoreChoice stores_;
 };
 
 }  // namespace switchml::shm

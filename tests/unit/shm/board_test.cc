@@ -41,7 +41,7 @@ void offer_by_all(const Board& board, uint64_t seq) {
 
 /// What each rank does with a ready chunk of parts.
 void make(const Board& board, int rank, uint64_t seq) {
-  board.make_part(rank, seq, nullptr, nullptr);
+  board.make_part(rank, seq, nullptr, nullptr, Stores::kNonTemporal);
   board.made(rank, seq);
 }
 
