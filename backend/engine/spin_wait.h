@@ -1,5 +1,5 @@
-// Looking around for work before sleeping: the loop, the clock and the system's counts around a SpinBudget. Engine
-// threads wait so for packets (shard_thread.h), and ranks of one host for each other (shm/local_rank_thread.h).
+// Looking around for work before sleeping: the loop and the clock around a SpinBudget. Engine threads wait so for packets
+// (shard_thread.h), and ranks of one host for each other (shm/local_rank_thread.h).
 #pragma once
 
 #include "base/clock.h"
@@ -31,9 +31,11 @@ class SpinWait {
         paid = found();
         if (!paid) relax();
       }
+      const Time before = now;
       now = monotonic_now();
+      if (now - before >= kPreempted) ++preemptions_;
     } while (!paid && now - begin < allowance && !stop());
-    report(paid, now);
+    budget_.report(paid, preemptions_, now);
     return paid;
   }
   /// The sleep after a wait that was not found is over, for what was waited for.
@@ -41,6 +43,8 @@ class SpinWait {
 
  private:
   static constexpr int kLooks = 16;  // between two glances at the clock
+  // Another program that has got the processor keeps it for longer; interrupts and threads of the kernel do not.
+  static constexpr Duration kPreempted = microseconds(200);
   static void relax() {
 #if defined(__x86_64__)
     __builtin_ia32_pause();
@@ -48,12 +52,9 @@ class SpinWait {
     asm volatile("yield");
 #endif
   }
-  void report(bool paid, Time now);
-
   SpinBudget budget_;
   const bool possible_;
-  Time began_{};    // the last wait
-  Time counted_{};  // when the system was asked last
+  Time began_{};  // the last wait
   long preemptions_ = 0;
 };
 
