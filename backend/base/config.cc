@@ -48,21 +48,6 @@ OptionValue token(std::string* out) {
   return value;
 }
 
-bool is_switch(const std::string& item) {
-  const size_t star = std::min(item.find('*'), item.size());
-  return is_address(item.substr(0, star)) &&
-         (star == item.size() || parse_integer(item.substr(star + 1), 1, kMaxWeight).has_value());
-}
-
-// Their form alone: names are resolved when a group opens that uses switches.
-bool are_switches(const std::string& text) {
-  std::istringstream items(text);
-  for (std::string item; std::getline(items, item, ',');) {
-    if (!is_switch(item)) return false;
-  }
-  return text.empty() || text.back() != ',';
-}
-
 OptionValue rdma_device(std::string* out) {
   return value::text(out, std::string(kPortWishForm) + ", or empty", [](const std::string& text) {
     PortWish wish;
@@ -131,11 +116,8 @@ std::vector<Option> time_settings(Config* c) {
 std::vector<Option> table(Config* c) {
   std::vector<Option> rows = {
       {"switch",
-       value::text(
-           &c->switch_address,
-           "ADDRESS:PORT or ADDRESS, no wildcard one, several with commas between them, each with *WEIGHT (1 to 1000) "
-           "if wanted, or empty",
-           are_switches),
+       value::text(&c->switch_address, std::string(kSwitchesForm) + ", or empty",
+                   [](const std::string& text) { return text.empty() || parse_switches(text).has_value(); }),
        "the software switch, or several for a part of each tensor; without a port 48879; empty: one host adds in "
        "memory, several add a part each"}};
   const auto add = [&rows](const std::vector<Option>& more) { rows.insert(rows.end(), more.begin(), more.end()); };
