@@ -1,7 +1,7 @@
 """All-reduces as engines that serve models on CPUs call them: in place, on one host, with computation between calls.
 switchml beside Gloo and beside what such engines have of their own, in the same processes, by turns.
 
-    make test-clients ARGS=setup    # once: vLLM, DeepSpeed and mpi4py in .venv-clients, which this uses where it is
+    .ci/setup.sh clients    # once: vLLM, DeepSpeed and mpi4py in .venv-clients, which this uses where it is
     python benchmarks/serving --ranks 2,4 --json out/serving.json
 
 The table has two medians: what a rank spends in a call, waiting for later ranks included, and behind it what a call
