@@ -25,7 +25,7 @@ inline constexpr Time kNever = Time::max();
 
 /// CLOCK_MONOTONIC. Thread-safe.
 Time monotonic_now();
-/// That, or a test's.
+/// monotonic_now(), or the clock of a test.
 using Clock = Time (*)();
 
 /// Seconds as a floating-point number, for messages and statistics.

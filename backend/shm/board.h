@@ -146,7 +146,7 @@ class Board {
   /// Precondition: the chunk is ready or published. Valid until the rank offers the next use of the slot.
   Verdict verdict(uint64_t seq) const;
   const uint8_t* result(uint64_t seq) const;
-  /// How many chunks a rank may have offered whose results it has not taken.
+  /// How many chunks a rank may have offered without having taken their results.
   uint64_t window() const;
 
   /// What `rank` has said when it offered the chunk.

@@ -235,7 +235,7 @@ size_t TensorChunks::take(const ChunkedCall& call, ElementRange chunk, uint64_t 
   return 0;
 }
 
-// Of what a switch has published for the ranks of this host.
+// A switch has published it for the ranks of this host.
 void TensorChunks::take_result(const ChunkedCall& call, ElementRange chunk, uint64_t seq) const {
   const Collective& collective = call.collective;
   const uint8_t* result = board_.result(seq);

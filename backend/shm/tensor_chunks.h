@@ -28,7 +28,7 @@ struct ChunkedCall {
   uint64_t agreed = 0;
   size_t elements_per_chunk = 0;
   size_t chunks = 0;         // one or more
-  bool keeps_input = false;  // no call before it, whose result may be its input, was under way when it was offered
+  bool keeps_input = false;  // when it was offered, no earlier call was under way that could change its input
   ArenaRange from;           // its input
   ArenaRange to;             // its result
 

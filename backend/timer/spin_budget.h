@@ -12,7 +12,7 @@ class SpinBudget {
  public:
   /// Kernel threads take a processor now and then; a program that wants it for itself does so every few milliseconds.
   static constexpr Duration kApart = milliseconds(20);
-  /// Of a wait after one that was too long: enough for a wake-up that is under way.
+  /// The length after a wait that was too long: enough for a wake-up that is under way.
   static constexpr Duration kLeast = microseconds(50);
   /// `most`: of one wait; 0: never. Preemptions further apart than `apart` do not count; Duration::max(): each does.
   explicit SpinBudget(Duration most, Duration apart = kApart) : most_(most), apart_(apart), length_(most) {}

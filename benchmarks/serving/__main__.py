@@ -1,8 +1,9 @@
 """All-reduces as engines that serve models on CPUs call them: in place, on one host, with computation between calls.
 switchml beside Gloo and beside what such engines have of their own, in the same processes, by turns.
 
-    make test-clients ARGS=setup    # once: vLLM, DeepSpeed and mpi4py in .venv-clients, which this uses where it is
+    .ci/setup.sh clients    # once: vLLM, DeepSpeed and mpi4py in .venv-clients, which this uses where it is
     python benchmarks/serving --ranks 2,4 --json out/serving.json
+    python benchmarks/serving --tokens 64 --hosts 1,2    # vLLM with a tiny model; as root for two hosts
 
 The table has two medians: what a rank spends in a call, waiting for later ranks included, and behind it what a call
 takes from when its last rank comes to when its last rank has the result. Between two calls each rank multiplies by
@@ -10,6 +11,8 @@ weights that no cache holds, for as much processor time as --gaps says, and writ
 its end. `arena` is switchml with tensors of switchml.empty(). `alone` is a group of one rank: what PyTorch's own part
 of a call costs. Open MPI has no bfloat16 and adds integers of 16 bits instead. Ratios are over the best of the engines'
 own.
+
+With --tokens vLLM generates so many for each request instead, over two ranks, by one backend after the other.
 """
 
 import argparse
@@ -21,7 +24,8 @@ import subprocess
 import sys
 
 HERE = pathlib.Path(__file__).resolve().parent
-sys.path.insert(0, str(HERE.parent / "common"))
+sys.path[:0] = [str(HERE), str(HERE.parent / "common")]
+import generation  # noqa: E402
 import launch  # noqa: E402
 import options  # noqa: E402
 import places  # noqa: E402
@@ -93,11 +97,27 @@ def parse():
     parser.add_argument(
         "--rounds", type=options.number(1, 1000, int), default=5, help="of the backends, interleaved; default: 5"
     )
+    parser.add_argument("--tokens", type=options.number(1, 400, int), help="of a request: vLLM instead of all-reduces")
+    parser.add_argument(
+        "--hosts",
+        type=options.list_of(options.number(1, 2, int)),
+        default=[1],
+        help="of vLLM's two ranks; 2 makes a network of two; default: 1",
+    )
+    parser.add_argument(
+        "--batches",
+        type=options.list_of(options.number(1, 64, int)),
+        default=[1, 16, 32],
+        help="requests at a time of vLLM; default: 1,16,32",
+    )
     parser.add_argument("--json", type=pathlib.Path, help="write all figures here")
     arguments = parser.parse_args()
     arguments.peers_python = arguments.peers_python or (CLIENTS if CLIENTS.exists() else pathlib.Path(sys.executable))
     absent = lacking(arguments.peers_python)
     arguments.absent = {name: f"{arguments.peers_python} has no {module}" for name, module in absent.items()}
+    if arguments.tokens and "vllm" in absent:
+        parser.error(f"--tokens: {arguments.absent['vllm']}")
+    arguments.path = f"{lab.build_folder() / 'python'}:{os.environ.get('PYTHONPATH', '')}"
     if arguments.backends is None:
         arguments.backends = [name for name in ENGINES if name not in absent]
     else:
@@ -110,8 +130,7 @@ def run(ranks, arguments):
     what = {
         name: getattr(arguments, name) for name in ("sizes", "types", "gaps", "backends", "calls", "seconds", "rounds")
     }
-    path = f"{lab.build_folder() / 'python'}:{os.environ.get('PYTHONPATH', '')}"
-    return launch.run(HERE / "worker.py", ranks, what, arguments.peers_python, {"PYTHONPATH": path})
+    return launch.run(HERE / "worker.py", ranks, what, arguments.peers_python, {"PYTHONPATH": arguments.path})
 
 
 def medians(row):
@@ -145,8 +164,31 @@ def show(measured, backends):
     sys.stdout.flush()
 
 
+def generate(arguments):
+    """Tokens per second of vLLM, and what it has generated."""
+    content = {**repository.circumstances("serving"), "runs": []}
+    for hosts in arguments.hosts:
+        results = generation.run(
+            arguments.peers_python, arguments.path, hosts, arguments.batches, arguments.tokens, arguments.rounds
+        )
+        content["runs"].append({"hosts": hosts, "results": results})
+        print(
+            f"\nvLLM, 2 ranks on {hosts} host{'s' * (hosts - 1)}, {arguments.tokens} tokens a request; tokens/s, medians"
+        )
+        found = generation.speeds(results)
+        rows = [[name, *(f"{found[name][batch]:.0f}" for batch in arguments.batches)] for name in found]
+        report.print_columns(["backend", *(f"batch {batch}" for batch in arguments.batches)], rows)
+        sys.stdout.flush()
+    return content
+
+
 def main():
     arguments = parse()
+    if arguments.tokens:
+        content = generate(arguments)
+        if arguments.json:
+            repository.write(arguments.json, content)
+        return 0
     for name, why in arguments.absent.items():
         print(f"without {name}: {why}")
     content = {**repository.circumstances("serving"), "absent": arguments.absent, "runs": []}

@@ -3,6 +3,7 @@ arguments. Their packages are imported only where they take part."""
 
 import functools
 import os
+import pathlib
 import types
 
 import member
@@ -75,6 +76,9 @@ def deepspeed():
     dist.broadcast_object_list(name)
     os.environ |= {"LOCAL_SIZE": str(size), "MASTER_ADDR": "switchml-bench", "MASTER_PORT": name[0]}
     ShareMemCommBuilder().load(verbose=False).initialize(size, rank)
+    dist.barrier()
+    for path in pathlib.Path("/dev/shm").glob(f"deepspeed_allreduce_buffer_*_switchml-bench_{name[0]}_{rank}"):
+        path.unlink()  # all have it by now, and it stays otherwise
     return types.SimpleNamespace(
         allocate=ordinary, call=lambda tensor: functools.partial(torch.ops.deepspeed.inference_all_reduce_, tensor)
     )

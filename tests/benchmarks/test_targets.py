@@ -69,6 +69,17 @@ def forwarding(what, count, size, wall):
     return {"what": what, "payload": 8192, "runs": [run] * count}
 
 
+def called_by_engines():
+    """Of each size, type and gap: just far enough from the best of two."""
+    own = {"gloo": [1.0], "alone": [0.5], "vllm": [1.0], "openmpi": [1.1]}
+    return [
+        {"type": kind, "bytes": size, "gap": gap, "seconds": {"switchml": [ours], "arena": [0.74], **own}}
+        for kind in ("bfloat16", "float32")
+        for size, ours in ((64, 2.2), (8 * KIB, 0.99), (64 * KIB, 0.98), (MIB, 0.97))
+        for gap in (0, 200)
+    ]
+
+
 def files():
     """Everything just meets its target."""
     wire = [
@@ -87,6 +98,7 @@ def files():
         "memory": {"runs": [{"ranks": n, "seconds": [0.005, 0.005, 0.009]} for n in (2, 4, 8)]},
         "arena": runs({n: [row(100 * MIB, switchml=0.0062)] for n in (2, 4, 8)}),
         "latency": runs({n: latencies(most * 1e-6) for n, most in ((2, 10), (4, 40), (8, 100))}),
+        "serving": {"runs": [{"ranks": n, "rows": called_by_engines()} for n in (2, 4)]},
         "movements-network": by_ranks([moved(name, 4 * MIB, seconds, 1.0) for name, seconds in apart.items()]),
         "small-network": runs(
             {
@@ -178,6 +190,7 @@ def test_the_table_has_every_target():
         "one host, 4 KiB,": 6,
         "one host, 64 KiB,": 3,
         "one host, 1 MiB,": 3,
+        "serving, ": 10,
         "between hosts, all_gather": 4,
         "between hosts, reduce_scatter": 3,
         "between hosts, broadcast": 3,
@@ -247,6 +260,12 @@ WORSE = {
         lambda f: of_latency(f, 8, 4 * KIB).update(switchml=tail(0.99e-4, 1e-3)),
     "one host, 64 KiB, 4 ranks: p50 over Open MPI's":
         lambda f: of_latency(f, 4, 64 * KIB).update(openmpi=[39e-6] * 3),
+    "serving, 4 ranks, gaps of 200 us, ordinary tensors from 8 KiB to 1 MiB: time over the best engine's":
+        lambda f: f["serving"]["runs"][1]["rows"][7]["seconds"].update(switchml=[1.01]),
+    "serving, 2 ranks, gaps of 0 us, arena from 64 KiB to 1 MiB: time over the best engine's":
+        lambda f: f["serving"]["runs"][0]["rows"][4]["seconds"].update(arena=[0.76]),
+    "serving, 2 ranks, gaps of 200 us, 64 B: time over the best engine's and a group of one's together":
+        lambda f: f["serving"]["runs"][0]["rows"][1]["seconds"].update(alone=[0.4]),
     "between hosts, all_gather and reduce_scatter, 4 ranks: together over one after the other":
         lambda f: of_movement(f, "movements-network", 1, 4).update(switchml=[0.66] * 3),
     "between hosts, all_gather_into_tensor, 4 MiB, 8 ranks: time over Gloo's":
@@ -332,6 +351,15 @@ def test_without_open_mpi_its_lines_say_so():
         for size in ("4 KiB", "64 KiB", "1 MiB")
         for ranks in (2, 4, 8)
     }
+
+
+def test_without_another_engine_their_lines_say_so():
+    found = files()
+    for run in found["serving"]["runs"]:
+        for each in run["rows"]:
+            del each["seconds"]["vllm"], each["seconds"]["openmpi"]
+    missing = [what for what, (measured, _) in verdicts(found).items() if "no other engine is installed" in measured]
+    assert len(missing) == 10
 
 
 def test_every_command_is_one_that_its_benchmark_takes(monkeypatch):
