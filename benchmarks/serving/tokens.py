@@ -27,10 +27,16 @@ if LAUNCHED:
 else:  # it must be told where there are more ranks than NUMA nodes: a processor for each rank
     os.environ["VLLM_CPU_OMP_THREADS_BIND"] = "|".join(map(str, sorted(os.sched_getaffinity(0))[:2]))
 
-if WHAT["backend"] == "gloo":
-    from vllm.distributed.device_communicators.cpu_communicator import CpuCommunicator
+if WHAT["backend"] != "switchml":
+    from vllm.distributed.device_communicators import cpu_communicator
 
-    CpuCommunicator._all_group_ranks_share_shm_group_name = lambda self: False
+    if WHAT["backend"] == "gloo":
+        cpu_communicator.CpuCommunicator._all_group_ranks_share_shm_group_name = lambda self: False
+    elif LAUNCHED:  # its name would be that of any job, also of one that was killed and has left its memory
+        name_of = cpu_communicator._CPUSHMDistributed.make_group_name
+        cpu_communicator._CPUSHMDistributed.make_group_name = staticmethod(
+            lambda group: name_of(group) + os.environ["MASTER_PORT"]
+        )
 
 
 def counters(worker):

@@ -1,5 +1,5 @@
-"""vLLM on CPUs over this backend: its groups are of switchml, and its communicator uses them instead of shared memory
-of its own."""
+"""vLLM on CPUs over this backend: its groups are of switchml, and tensor parallelism uses them instead of shared memory
+of vLLM's own."""
 
 import torch.distributed as dist
 from vllm.distributed.device_communicators.cpu_communicator import CpuCommunicator
@@ -9,14 +9,18 @@ import switchml  # noqa: F401  vLLM takes Gloo where no such backend is register
 
 
 class Communicator(CpuCommunicator):
-    """Everything by torch.distributed: all_reduce, all_gather, gather, and what parallel_state.py calls itself."""
+    """Tensor parallelism by torch.distributed. Pipelines, which only send and receive, keep what they have."""
 
     def __init__(self, *arguments, **named):
         super().__init__(*arguments, **named)
-        self.dist_module, self.supports_tensor_dict = dist, False
+        if self._is_of_tensors():
+            self.dist_module, self.supports_tensor_dict = dist, False
+
+    def _is_of_tensors(self):
+        return self.unique_name.startswith("tp")
 
     def _all_group_ranks_share_shm_group_name(self):
-        return False  # so that it opens no memory of its own
+        return not self._is_of_tensors() and super()._all_group_ranks_share_shm_group_name()
 
 
 def use_switchml():
