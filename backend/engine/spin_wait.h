@@ -33,7 +33,7 @@ class SpinWait {
       }
       const Time before = now;
       now = monotonic_now();
-      if (now - before >= kPreempted) ++preemptions_;
+      if (!paid && now - before >= kPreempted) ++preemptions_;  // found() may work itself
     } while (!paid && now - begin < allowance && !stop());
     budget_.report(paid, preemptions_, now);
     return paid;

@@ -15,6 +15,8 @@ namespace switchml::shm {
 namespace {
 
 constexpr size_t kLine = 64;
+/// BoardShape::few_bytes times the ranks: each of them would add the frames of all.
+constexpr size_t kFewBytesOfAll = 64 * 1024;
 
 size_t in_lines(size_t bytes) { return (bytes + kLine - 1) / kLine * kLine; }
 
@@ -50,9 +52,8 @@ struct Board::Offer {
   ChunkCall call;
 };
 
-struct Board::Progress {
-  alignas(kLine) std::atomic<uint64_t> ready;      // The last chunk.
-  alignas(kLine) std::atomic<uint64_t> published;  // How many chunks: a later one may be published first.
+struct alignas(kLine) Board::Progress {
+  std::atomic<uint64_t> published;  // How many chunks: a later one may be published first.
 };
 
 struct alignas(kLine) Board::Presence {
@@ -87,6 +88,7 @@ struct Board::Layout {
 // Large chunks cost few wakes; with too many of them in use, frames would fall out of the caches before they are added.
 BoardShape shape_for(int ranks) {
   BoardShape shape{ranks, 8, 128 * 1024, 0, 16 * 1024};  // [HOST-7, HOST-8]
+  shape.few_bytes = kFewBytesOfAll / static_cast<size_t>(ranks);
   while (Board::bytes(shape) > kMaxBoardBytes) shape.chunk_bytes /= 2;
   while (Board::bytes(shape.short_shape()) > kMaxShortBoardBytes) shape.short_chunk_bytes /= 2;
   return shape;
@@ -157,7 +159,6 @@ void Board::offer(int rank, uint64_t seq, const ChunkCall& call) const {
   slot.verdict = verdict;
   slot.made.store(0, std::memory_order_relaxed);
   slot.ready.store(seq, std::memory_order_release);
-  progress_->ready.store(seq, std::memory_order_seq_cst);
   if (verdict == Verdict::kMismatch || verdict == Verdict::kFrames) publish(seq, verdict);
   full_fence();
   for (int other = 0; other < shape_.ranks; ++other) {
@@ -176,7 +177,6 @@ uint64_t Board::window() const {
 }
 
 bool Board::is_ready(uint64_t seq) const { return slot_of(seq).ready.load(std::memory_order_acquire) == seq; }
-uint64_t Board::ready() const { return progress_->ready.load(std::memory_order_seq_cst); }
 
 bool Board::is_shared_out(const ChunkCall& call) const {
   return call.is_in_parts && call.elements * element_bytes(call.reduction.type) > shape_.few_bytes;
@@ -204,7 +204,7 @@ const ChunkCall& Board::call_of(int rank, uint64_t seq) const { return offer_of(
 ElementRange Board::part_of(int rank, const ChunkCall& call) const {
   const size_t in_line = kLine / element_bytes(call.reduction.type);
   const auto ranks = static_cast<size_t>(shape_.ranks);
-  const size_t each = (call.elements / ranks + in_line) / in_line * in_line;
+  const size_t each = ((call.elements + ranks - 1) / ranks + in_line - 1) / in_line * in_line;
   const size_t begin = std::min<size_t>(call.elements, static_cast<size_t>(rank) * each);
   return {begin, std::min<size_t>(each, call.elements - begin)};
 }
@@ -270,7 +270,7 @@ const uint8_t* Board::elements_of(int rank, uint64_t seq, int piece) const {
 // A rank says what it waits for, then looks once more; here it is the other way round. One of both sees the other.
 void Board::publish(uint64_t seq, Verdict verdict) const {
   Slot& slot = slot_of(seq);
-  slot.verdict = verdict;
+  if (shape_.owners > 0) slot.verdict = verdict;
   slot.published.store(seq, std::memory_order_release);
   const uint64_t published = progress_->published.fetch_add(1, std::memory_order_seq_cst) + 1;
   full_fence();
@@ -332,8 +332,9 @@ bool Board::is_deserted() const {
 
 uint32_t Board::fall_asleep(int rank, uint64_t until_ready, uint64_t until_published) const {
   const uint32_t heard = doorbells_[rank].doorbell.load(std::memory_order_acquire);
-  presence_[rank].wanted_ready.store(until_ready, std::memory_order_relaxed);
-  presence_[rank].wanted_published.store(until_published, std::memory_order_relaxed);
+  // In this order, so that a wake of the sleep before either sees this one or does not undo it.
+  presence_[rank].wanted_published.exchange(until_published, std::memory_order_acq_rel);
+  presence_[rank].wanted_ready.store(until_ready, std::memory_order_release);
   full_fence();
   return heard;
 }
@@ -350,7 +351,7 @@ void Board::awake(int rank) const {
 void Board::wake(int rank) const {
   full_fence();
   presence_[rank].wanted_ready.store(0, std::memory_order_relaxed);
-  if (presence_[rank].wanted_published.exchange(0, std::memory_order_relaxed) == 0) return;
+  if (presence_[rank].wanted_published.exchange(0, std::memory_order_acq_rel) == 0) return;
   std::atomic<uint32_t>& doorbell = doorbells_[rank].doorbell;
   doorbell.fetch_add(1, std::memory_order_release);
   futex_wake(doorbell);

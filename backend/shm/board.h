@@ -41,9 +41,8 @@ struct BoardShape {
   int owners = 0;          // 0: the ranks reduce chunks; else rank seq % owners hands it to a switch; at most `ranks`
   /// A second board, for collectives of so few bytes, lies behind this one; 0: there is none. A multiple of 64.
   size_t short_chunk_bytes = 0;
-  /// A result of a chunk of so few bytes each rank makes for itself: that takes less than to wait for the others'
-  /// parts.
-  size_t few_bytes = 32 * 1024;
+  /// The sum of frames of so few bytes each rank makes for itself: that takes less than to wait for the others' parts.
+  size_t few_bytes = 0;
 
   /// The size of the whole board and the one behind it; a multiple of 64.
   size_t bytes() const;
@@ -66,7 +65,7 @@ struct ChunkCall {
   uint32_t elements = 0;  // elements of the frame; of one piece where each rank has one (shm/host_map.h)
   Movement movement = Movement::kNone;
   int root = 0;  // used by broadcasts and scatters
-  /// Each rank makes a part of the result, unless that is of few bytes. Else each makes what it takes.
+  /// Each rank makes a part of the result, unless it is the sum of frames of few bytes. Else each makes what it takes.
   bool is_in_parts = false;
 
   // ---- what is the rank's own ----
@@ -123,8 +122,6 @@ class Board {
   /// of ranks that have given up.
   void made(int rank, uint64_t seq) const;
   bool has_made(int rank, uint64_t seq) const;
-  /// Chunks that are ready; a chunk is when those before it are.
-  uint64_t ready() const;
 
   // ---- with owners, instead of that ----
   int owner_of(uint64_t seq) const { return static_cast<int>(seq % static_cast<uint64_t>(shape_.owners)); }

@@ -215,7 +215,7 @@ bool LocalRank::has_memory(uint64_t seq) {
 bool LocalRank::can_make() const { return board_.shape().owners == 0 && mine_ < next_ && board_.is_ready(mine_); }
 
 bool LocalRank::make_one() {
-  if (!can_make()) return false;
+  if (!status_.ok() || !can_make()) return false;
   const uint64_t seq = mine_++;
   const Verdict verdict = board_.verdict(seq);
   if (verdict != Verdict::kParts && verdict != Verdict::kTensors) return true;
@@ -290,7 +290,8 @@ bool LocalRank::finish_one() {
 }
 
 bool LocalRank::has_results_to_come() const {
-  return std::any_of(tasks_.begin(), tasks_.end(), [](const Task& task) { return !task.is_announcement; });
+  return attention_.load(std::memory_order_acquire) ||
+         std::any_of(tasks_.begin(), tasks_.end(), [](const Task& task) { return !task.is_announcement; });
 }
 
 void LocalRank::take_result(const Task& task) {
@@ -379,7 +380,9 @@ std::string LocalRank::name_of(int rank) const {
 
 // Whether the oldest chunk waits for what `rank` makes of it.
 bool LocalRank::owes_part(int rank) const {
-  return board_.shape().owners == 0 && board_.is_ready(oldest_) && !board_.has_made(rank, oldest_);
+  if (board_.shape().owners > 0 || !board_.is_ready(oldest_) || board_.has_made(rank, oldest_)) return false;
+  const Verdict verdict = board_.verdict(oldest_);
+  return verdict == Verdict::kParts || verdict == Verdict::kTensors;
 }
 
 // A rank that has left contributes nothing any more, makes nothing and hands nothing up.
@@ -415,7 +418,7 @@ std::string LocalRank::missing_text(Time now) const {
   std::string missing;
   std::string owing;
   for (int rank = 0; rank < board_.shape().ranks; ++rank) {
-    if (!board_.has_made(rank, oldest_)) owing += (owing.empty() ? "" : ", ") + name_of(rank);
+    if (owes_part(rank)) owing += (owing.empty() ? "" : ", ") + name_of(rank);
     if (board_.has_offered(rank, oldest_)) continue;
     missing += (missing.empty() ? "" : ", ") + name_of(rank);
     if (board_.has_left(rank)) missing += " (left the session)";
@@ -428,9 +431,11 @@ std::string LocalRank::missing_text(Time now) const {
   } else if (board_.shape().owners > 0) {
     text << "all ranks of this host have contributed, and rank " << name_of(board_.owner_of(oldest_))
          << " has not got the sum of all hosts for " << silent << " s";
-  } else {
+  } else if (!owing.empty()) {
     text << "all ranks have contributed, and rank " << owing << " has not added its part for " << silent
          << " s: is that rank dead or stopped?";
+  } else {
+    text << "all ranks have contributed, and none has said so for " << silent << " s: is one dead or stopped?";
   }
   return text.str();
 }

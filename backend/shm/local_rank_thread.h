@@ -17,7 +17,7 @@ namespace switchml::shm {
 class LocalRankThread {
  public:
   /// Local ranks of one rank on boards that have the same doorbells, at least one, in the order in which they are
-  /// stepped; they outlive it. `spin`: how long it may look for work before it sleeps (kSpin); 0: never, and it
+  /// stepped; they outlive it. `spin`: not 0 if it may look for work before it sleeps (IdleWait); else it
   /// gives way to other threads a few times instead, in the middle of large tensors and in turns. Throws NoThread.
   LocalRankThread(std::vector<LocalRank*> local_ranks, Duration spin);
   /// Stops and joins; what was submitted or asked for last is taken. Collectives must have been failed before

@@ -145,6 +145,7 @@ void Messages::wait_a_moment(IdleWait& wait, Time end, const Found& found) {
   mail_.fall_asleep(rank_, Mail::Sleeper::kCaller);
   if (!found()) mail_.wait_for_bell(rank_, Mail::Sleeper::kCaller, heard, end - monotonic_now());
   mail_.awake(rank_);
+  if (found()) wait.slept();
 }
 
 // Messages that no caller waits for are the thread's. It sleeps already, and is woken only where there is work.

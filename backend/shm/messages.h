@@ -22,8 +22,8 @@ namespace switchml::shm {
 /// Keeps its segment. Thread-safe.
 class Messages {
  public:
-  /// For a rank of a segment for this board (segment_bytes), which is without owners. `spin`: how long a wait may
-  /// busy-poll (kSpin); 0: not at all.
+  /// For a rank of a segment for this board (segment_bytes), which is without owners. `spin`: not 0 if a wait
+  /// may busy-poll (IdleWait).
   Messages(std::shared_ptr<const Segment> segment, const BoardShape& shape, int rank, Duration spin);
   /// close().
   ~Messages();

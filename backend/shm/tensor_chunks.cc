@@ -209,8 +209,6 @@ void TensorChunks::make_own(const ChunkedCall& call, ElementRange chunk, uint64_
   for (int rank = 0; rank < board_.shape().ranks; ++rank) {
     inputs[static_cast<size_t>(rank)] = board_.elements_of(rank, seq);
   }
-  const uint8_t* own = own_input(call, chunk);
-  if (own != nullptr) inputs[static_cast<size_t>(rank_)] = own;
   const Target target{own_result(call, chunk), said.begin, said.end,
                       said.is_large ? Stores::kNonTemporal : Stores::kCached};
   reduce_chunk(said.reduction, inputs.data(), board_.shape().ranks, said.begin, said.end, &target, 1);

@@ -55,7 +55,7 @@ class TensorChunks {
   void fill(const ChunkedCall& call, ElementRange chunk, uint64_t seq, Clock clock);
   /// Makes what the verdict on a ready chunk asks of this rank.
   void make(const ChunkedCall& call, ElementRange chunk, uint64_t seq) const;
-  /// Copies what the caller wants of a published chunk, or makes it. Returns the bytes that other ranks have written.
+  /// Copies what the caller wants of a published chunk, or makes it. Returns the bytes of a sum in place.
   size_t take(const ChunkedCall& call, ElementRange chunk, uint64_t seq) const;
   /// Voids those of chunks [first, end) that this rank has offered and that are not published: other ranks must not go
   /// on with what this one's caller may change now, nor change it later. `why`: what the board is told.

@@ -92,7 +92,6 @@ TEST(Board, AChunkIsReadyWhenAllHaveOfferedItAndPublishedWhenAllHaveMadeTheirs) 
     EXPECT_FALSE(board.has_offered(rank, 2));
   }
   EXPECT_TRUE(board.is_ready(1));
-  EXPECT_EQ(board.ready(), 1U);
   EXPECT_EQ(board.verdict(1), Verdict::kParts);
   for (const int rank : {2, 0, 1}) {
     EXPECT_FALSE(board.is_published(1) || board.has_made(rank, 1));

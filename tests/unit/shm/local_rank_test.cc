@@ -454,6 +454,26 @@ TEST(LocalRank, APartOfARankThatHasLeftIsNotWaitedFor) {
   EXPECT_THAT(outcomes[0]->front().message(), HasSubstr("1 (left the session)"));
 }
 
+TEST(LocalRank, ARankThatHasGivenUpMakesNoParts) {
+  Team team({2, 8, 64});
+  Ints tensors[5] = {Ints(10, 1), Ints(10, 1), Ints(10, 1), Ints(10, 1), Ints(10, 1)};
+  team.submit(0, sum_of(tensors[0]));
+  Collective differs = sum_of(tensors[1]);
+  differs.done = [&](const Status&) { team.board().offer(1, 3, team.board().call_of(0, 3)); };  // now it is ready
+  team.local_rank(0).submit(std::move(differs));
+  team.submit(0, sum_of(tensors[2]));
+  team.step(0);
+  team.submit(1, sum_of(tensors[3]));
+  Collective other = sum_of(tensors[4]);
+  other.op = ReduceOp::kMax;
+  team.submit(1, other);
+  for (const int rank : {1, 0}) team.step(rank);
+  EXPECT_EQ(team.failures(0).size(), 1U);
+  EXPECT_TRUE(team.board().is_ready(3));
+  EXPECT_FALSE(team.board().has_made(0, 3));
+  team.step(1);
+}
+
 TEST(LocalRank, WhoHasLeftIsNotWaitedFor) {
   Team team({3, 2, 64}, 2);
   std::vector<Ints> tensors(3, Ints(10, 1));

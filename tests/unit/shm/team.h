@@ -24,9 +24,13 @@ inline Outcomes record_into(Collective* collective) {
 
 class Team {
  public:
-  /// With an odd seed ranks make parts of results, however small.
+  /// By the seed ranks make parts of the results of all chunks, of none, or of those of more than 32 bytes.
   explicit Team(BoardShape shape, uint64_t seed = 1)
-      : memory_((shape.few_bytes = seed % 2 == 0 ? shape.few_bytes : 0, shape)), random_(seed) {
+      : memory_((shape.few_bytes = seed % 3 == 1   ? 0
+                                   : seed % 3 == 2 ? 65536
+                                                   : 32,
+                 shape)),
+        random_(seed) {
     failures_.resize(static_cast<size_t>(shape.ranks));
     for (size_t rank = 0; rank < failures_.size(); ++rank) {
       local_ranks_.push_back(
