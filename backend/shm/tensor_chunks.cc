@@ -135,7 +135,8 @@ void TensorChunks::fill(const ChunkedCall& call, ElementRange chunk, uint64_t se
 // Returns the bytes.
 size_t TensorChunks::copy_input(const ChunkedCall& call, ElementRange chunk, uint8_t* frame) const {
   const Collective& collective = call.collective;
-  const auto [first, elements] = chunk;
+  const size_t first = chunk.begin;
+  const size_t elements = chunk.count;
   const size_t size = element_bytes(collective.type);
   const auto copy = [&](const void* from, size_t begin, size_t end) {
     const auto* bytes = static_cast<const uint8_t*>(from) + first * size;
