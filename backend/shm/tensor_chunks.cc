@@ -139,7 +139,7 @@ size_t TensorChunks::copy_input(const ChunkedCall& call, ElementRange chunk, uin
   const size_t elements = chunk.count;
   const size_t size = element_bytes(collective.type);
   const auto copy = [&](const void* from, size_t begin, size_t end) {
-    if (begin == end) return size_t{0};  // and there may be no input at all
+    if (begin == end) return size_t{0};  // There may be no input at all.
     const auto* bytes = static_cast<const uint8_t*>(from) + first * size;
     fill_frame(bytes + begin * size, (end - begin) * size, frame + begin * size, stores_.stores());
     return (end - begin) * size;
