@@ -192,9 +192,9 @@ bool LocalRank::offer_one() {
     task.first_seq = next_;
     task.keeps_input = offering_ == 0 && (sibling_ == nullptr || !sibling_->has_results_to_come());
   }
-  const ChunkCall call = tensors_.describe(task, chunk);
-  if (chunk.count > 0 && call.from == 0) tensors_.fill(task, chunk, next_, clock_);
-  board_.offer(rank_, next_++, call);
+  const ChunkCall said = tensors_.describe(task, chunk);
+  if (chunk.count > 0 && said.from == 0) tensors_.fill(task, chunk, said, board_.frame(rank_, next_), clock_);
+  board_.offer(rank_, next_++, said);
   if (++task.offered == task.chunks) ++offering_;
   return true;
 }

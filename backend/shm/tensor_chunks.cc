@@ -126,14 +126,16 @@ size_t TensorChunks::pieces_of(const ChunkCall& call) const {
   return call.movement == Movement::kGather ? static_cast<size_t>(board_.shape().ranks) : 1;
 }
 
-void TensorChunks::fill(const ChunkedCall& call, ElementRange chunk, uint64_t seq, Clock clock) {
+void TensorChunks::fill(const ChunkedCall& call, ElementRange chunk, const ChunkCall& said, uint8_t* frame,
+                        Clock clock) {
   const Time begin = clock();
-  const size_t bytes = copy_input(call, chunk, board_.frame(rank_, seq));
+  const size_t bytes = copy_input(call, chunk, said, frame);
   stores_.took(bytes, clock() - begin);
 }
 
 // Returns the bytes.
-size_t TensorChunks::copy_input(const ChunkedCall& call, ElementRange chunk, uint8_t* frame) const {
+size_t TensorChunks::copy_input(const ChunkedCall& call, ElementRange chunk, const ChunkCall& said,
+                                uint8_t* frame) const {
   const Collective& collective = call.collective;
   const size_t first = chunk.begin;
   const size_t elements = chunk.count;
@@ -157,7 +159,6 @@ size_t TensorChunks::copy_input(const ChunkedCall& call, ElementRange chunk, uin
   if (const auto* exchange = std::get_if<Exchange>(&collective.kind)) {
     return copy(exchange->input, 0, std::min(elements, std::max(exchange->send_count, first) - first));
   }
-  const ChunkCall said = describe(call, chunk);
   if (own_input(call, chunk) == nullptr || board_.shape().owners > 0 || !board_.is_shared_out(said)) {
     return copy(collective.input(), 0, elements);
   }

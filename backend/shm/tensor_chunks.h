@@ -51,8 +51,9 @@ class TensorChunks {
   void plan(ChunkedCall* call) const;
   /// What this rank says of a chunk.
   ChunkCall describe(const ChunkedCall& call, ElementRange chunk) const;
-  /// Copies what other ranks may read of this one's part of a chunk into its frame; `clock` tells how long that takes.
-  void fill(const ChunkedCall& call, ElementRange chunk, uint64_t seq, Clock clock);
+  /// Copies what other ranks may read of this one's part of a chunk, of which it says `said`, into its frame; `clock`
+  /// tells how long that takes.
+  void fill(const ChunkedCall& call, ElementRange chunk, const ChunkCall& said, uint8_t* frame, Clock clock);
   /// Makes what the verdict on a ready chunk asks of this rank.
   void make(const ChunkedCall& call, ElementRange chunk, uint64_t seq) const;
   /// Copies what the caller wants of a published chunk, or makes it. Returns the bytes of a sum in place.
@@ -70,7 +71,7 @@ class TensorChunks {
   size_t pieces_of(const ChunkCall& call) const;
   const uint8_t* own_input(const ChunkedCall& call, ElementRange chunk) const;
   uint8_t* own_result(const ChunkedCall& call, ElementRange chunk) const;
-  size_t copy_input(const ChunkedCall& call, ElementRange chunk, uint8_t* frame) const;
+  size_t copy_input(const ChunkedCall& call, ElementRange chunk, const ChunkCall& said, uint8_t* frame) const;
   void make_own(const ChunkedCall& call, ElementRange chunk, uint64_t seq) const;
   void take_result(const ChunkedCall& call, ElementRange chunk, uint64_t seq) const;
 
