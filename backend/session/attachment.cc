@@ -196,7 +196,6 @@ void Attachment::start(Agreed* agreed, const EngineOptions& options, const Confi
 Abilities Attachment::abilities() const {
   const std::string link = name_of(sessions_.front().switch_endpoint.carrier);
   Abilities abilities;
-  abilities.adds_exactly = abilities.moves = adds_exactly();
   abilities.precision = adds_exactly() ? "exact" : "integer";
   abilities.exchanges = in_memory();
   abilities.transport = memory_ == nullptr ? link : in_memory() ? "shm" : "shm+" + link;

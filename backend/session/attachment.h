@@ -49,6 +49,8 @@ class Attachment {
   Attachment& operator=(const Attachment&) = delete;
 
   Engine& engine() const { return *engine_; }
+  /// False: it adds integers, and takes nothing that cannot be done with them.
+  bool adds_exactly() const { return in_memory() || sessions_.front().exact; }
   Abilities abilities() const;
   /// With the switches that the group has, or had last.
   std::vector<SessionParameters> sessions() const;
@@ -75,7 +77,6 @@ class Attachment {
   void give_up_for_host(const Status& status);
   void fail(const Status& why);
   bool in_memory() const { return memory_ != nullptr && hosts_.ranks() == 0; }
-  bool adds_exactly() const { return in_memory() || sessions_.front().exact; }
   shm::BoardShape board_shape() const;
   int local_index() const;
   shm::Board board() const { return {board_shape(), memory_->data()}; }

@@ -1,7 +1,7 @@
 // A running group: its ranks, what they work with, and what that can do. The ranks agree on it and join through a
 // key-value store (session/agreement.h); then an engine starts. Where no switch is named and ranks are on several
 // hosts, the first rank of each host hosts one for a part of every tensor; with precision=integer rank 0 alone hosts
-// one. By default a switch that adds integers has the ranks' hosts beside it, which add exactly what it cannot, and
+// one. A switch that adds integers has the ranks' hosts beside it, which do exactly what it cannot, and by default
 // sums of few elements.
 #pragma once
 
@@ -93,8 +93,5 @@ class Session {
   std::unique_ptr<PairedEngine> pair_;
   Abilities abilities_;
 };
-
-/// Whether a group with these settings gets an exact attachment beside a switch of integers.
-bool wants_pair(const Config& config);
 
 }  // namespace switchml

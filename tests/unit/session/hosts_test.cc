@@ -193,8 +193,7 @@ TEST(Hosts, ReduceEveryTypeAndOperation) {
       expect_reduced<int16_t>(cluster.sessions, ElementType::kInt16, ReduceOp::kMin, count);
       expect_reduced<int32_t>(cluster.sessions, ElementType::kInt32, ReduceOp::kMax, count);
       expect_reduced<int64_t>(cluster.sessions, ElementType::kInt64, ReduceOp::kSum, count);
-      if (config.precision != Precision::kInteger)
-        expect_reduced<double>(cluster.sessions, ElementType::kFloat64, ReduceOp::kSum, count);
+      expect_reduced<double>(cluster.sessions, ElementType::kFloat64, ReduceOp::kSum, count);
     }
   }
 }
