@@ -8,7 +8,7 @@ PYTHON := .venv$(SUFFIX)/bin/python
 BUILD := build$(SUFFIX)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-package demo test test-p4 test-torch-suite bench profile accuracy scale compare wheel lint format sanitize soak fuzz clean
+.PHONY: help setup setup-package demo test test-clients test-p4 test-torch-suite bench profile accuracy scale compare wheel lint format sanitize soak fuzz clean
 
 help: ## print this list
 	@echo 'make TARGET [TORCH=pip|debian|2.14]'
@@ -26,6 +26,10 @@ demo: setup-package ## train Fashion-MNIST on 4 ranks over switchml and over glo
 
 test: ## gtests and pytests (ARGS=--all: also the slow ones and the models; ARGS="-k name" goes to pytest)
 	@.ci/test.sh $(TORCH) $(ARGS)
+
+test-clients: setup ## programs that serve models, with the real packages, in .venv-clients (3.5 GB; ARGS="-k name" goes to pytest)
+	@.ci/setup.sh clients
+	@SWITCHML_TEST_BUILD=$(CURDIR)/$(BUILD) .venv-clients/bin/python -m pytest tests/clients -q -ra $(ARGS)
 
 test-p4: setup ## the P4 programs: compiled, vectors and more on bmv2 and the Tofino model, where the tools are on PATH (docs/switch.md)
 	@$(PYTHON) -m pytest tests/switch_p4 tests/vectors/test_vectors.py tests/vectors/test_tofino.py --vector-target bmv2 --vector-target bmv2-roce --vector-target tofino --vector-target tofino-roce --softswitch-target $(BUILD)/tests/vectors/softswitch_target -q -rs $(ARGS)

@@ -1,12 +1,14 @@
 """Builds the wheel: CMake builds the extension and the switch, setuptools packs them.
 
-SWITCHML_BUILD_DIR names a build folder to use (and reuse) instead of a temporary one; SWITCHML_BUILD_JOBS the number of
-compilers at once. With SWITCHML_PYTHON_ONLY=1 nothing is compiled: the planner and the agents need no PyTorch.
+SWITCHML_BUILD_DIR names a build folder to use (and reuse) instead of a temporary one; SWITCHML_BUILD_JOBS, or MAX_JOBS
+as PyTorch has it, the number of compilers at once. With SWITCHML_PYTHON_ONLY=1 nothing is compiled: the planner and the
+agents need no PyTorch.
 """
 
 import os
 import pathlib
 import platform
+import re
 import shutil
 import subprocess
 import sys
@@ -49,6 +51,15 @@ def need_torch():
         )
 
 
+def jobs():
+    """Compilers at once: one per processor, and per 2 GiB of free memory, which PyTorch's headers take."""
+    if named := os.environ.get("SWITCHML_BUILD_JOBS") or os.environ.get("MAX_JOBS"):
+        return named
+    kib = re.search(r"MemAvailable: *(\d+)", pathlib.Path("/proc/meminfo").read_text())
+    by_memory = int(kib[1]) >> 21 if kib else 1
+    return str(max(1, min(len(os.sched_getaffinity(0)), by_memory)))
+
+
 class BuildWithCMake(build_ext):
     def run(self):
         if PYTHON_ONLY:
@@ -59,8 +70,7 @@ class BuildWithCMake(build_ext):
         folder = pathlib.Path(given) if given else pathlib.Path(self.build_temp).resolve()
         if not (given and (folder / "CMakeCache.txt").exists()):
             self.configure(folder, own=not given)
-        jobs = os.environ.get("SWITCHML_BUILD_JOBS") or str(os.cpu_count() or 1)
-        subprocess.check_call([cmake(), "--build", str(folder), "--target", "switchml_package", "-j", jobs])
+        subprocess.check_call([cmake(), "--build", str(folder), "--target", "switchml_package", "-j", jobs()])
         self.collect(folder / "python" / "switchml")
 
     def configure(self, folder, own):

@@ -23,6 +23,7 @@ select_torch() {
     pip) venv=$root/.venv build=$root/build ;;
     debian) venv=$root/.venv-debian build=$root/build-debian ;;
     2.14) venv=$root/.venv-2.14 build=$root/build-2.14 ;;
+    clients) venv=$root/.venv-clients build=$root/build ;;
     *) die "TORCH=$1: allowed are pip (torch 2.13.0 in .venv), debian (the Debian packages' 1.13.1 in .venv-debian) and 2.14
   (torch 2.14.1 in .venv-2.14)" ;;
   esac

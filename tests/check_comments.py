@@ -12,8 +12,6 @@ import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 FOLDERS = ["backend", "benchmarks"]
-# Folders whose comments have to be rewritten yet.
-NOT_YET = {"backend/c10d", "backend/engine", "backend/format"}
 
 PERSONS = re.compile(r"\b(who|whoever|whom|whose|nobody|somebody|everybody)\b", re.I)
 TRAILING = re.compile(
@@ -52,14 +50,12 @@ def problems(text):
 
 
 def check(paths):
-    """["FILE:LINE: what is wrong"] of files, and of those in folders but those that are not clean yet."""
+    """["FILE:LINE: what is wrong"] of files, and of those in folders."""
     out = []
     for path in paths:
         files = [path] if path.is_file() else sorted(f for end in ("h", "cc") for f in path.rglob(f"*.{end}"))
         for file in files:
             name = file.relative_to(ROOT) if file.is_relative_to(ROOT) else file
-            if path.is_dir() and any(folder in NOT_YET for folder in map(str, name.parents)):
-                continue
             out += [f"{name}:{line}: {problem}" for line, problem in problems(file.read_text())]
     return out
 

@@ -175,6 +175,17 @@ def check_table(path):
     return [f"docs/{path.name}:1: {what}: tests/check_layers.py --write"]
 
 
+def check_readme(text, cmake):
+    """backend/README.md has each folder in one row, and only options that CMake has."""
+    problems = []
+    rows = [line.split("|")[2] for line in text.splitlines() if line.startswith("| ")]
+    folders = re.findall(r"`(\w+)`", " ".join(rows))
+    if sorted(folders) != sorted(MAY_INCLUDE):
+        problems.append("backend/README.md:1: its table must have each folder once, as MAY_INCLUDE has")
+    options = set(re.findall(r"SWITCHML_\w+", text)) - set(re.findall(r"(?:option|set)\((SWITCHML_\w+) ", cmake))
+    return problems + [f"backend/README.md:1: CMake has no option {option}" for option in sorted(options)]
+
+
 def write_table(path):
     text = path.read_text()
     found = documented(text)
@@ -281,6 +292,7 @@ def main():
         write_table(ARCHITECTURE)
     problems, files = check(BACKEND)
     problems += check_mirror(BACKEND, UNIT_TESTS) + check_table(ARCHITECTURE)
+    problems += check_readme((BACKEND / "README.md").read_text(), (BACKEND / "CMakeLists.txt").read_text())
     print("\n".join(problems), end="\n" if problems else "")
     print(f"check_layers: {files} files, {len(problems)} problems")
     return 1 if problems or files == 0 else 0

@@ -25,6 +25,8 @@ inline constexpr Time kNever = Time::max();
 
 /// CLOCK_MONOTONIC. Thread-safe.
 Time monotonic_now();
+/// monotonic_now(), or the clock of a test.
+using Clock = Time (*)();
 
 /// Seconds as a floating-point number, for messages and statistics.
 inline double to_seconds(Duration d) { return std::chrono::duration<double>(d).count(); }

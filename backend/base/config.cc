@@ -116,10 +116,8 @@ std::vector<Option> time_settings(Config* c) {
 std::vector<Option> table(Config* c) {
   std::vector<Option> rows = {
       {"switch",
-       value::text(
-           &c->switch_address,
-           "ADDRESS:PORT or ADDRESS, several with commas between them, each with *WEIGHT (1 to 1000) if wanted, "
-           "or empty"),
+       value::text(&c->switch_address, std::string(kSwitchesForm) + ", or empty",
+                   [](const std::string& text) { return text.empty() || parse_switches(text).has_value(); }),
        "the software switch, or several for a part of each tensor; without a port 48879; empty: one host adds in "
        "memory, several add a part each"}};
   const auto add = [&rows](const std::vector<Option>& more) { rows.insert(rows.end(), more.begin(), more.end()); };

@@ -7,6 +7,8 @@
 #include <fstream>
 #include <sstream>
 
+#include "base/limits.h"
+
 namespace switchml {
 
 std::optional<long> parse_integer(const std::string& text, long low, long high) {
@@ -62,6 +64,18 @@ bool is_address(const std::string& text) {
   if (!split_address(text, &parts).empty() || text.find_first_of(" \t\n/*,") != std::string::npos) return false;
   if (is_wildcard(parts.host)) return false;
   return !parts.has_port || parse_integer(parts.port, 1, 65535).has_value();
+}
+
+std::optional<std::vector<NamedSwitch>> parse_switches(const std::string& text) {
+  std::vector<NamedSwitch> switches;
+  std::istringstream items(text + ",");  // so that nothing behind the last comma is an item, too
+  for (std::string item; std::getline(items, item, ',');) {
+    const size_t star = std::min(item.find('*'), item.size());
+    const auto weight = star < item.size() ? parse_integer(item.substr(star + 1), 1, kMaxWeight) : 1;
+    if (!weight || !is_address(item.substr(0, star))) return std::nullopt;
+    switches.push_back({item.substr(0, star), static_cast<uint32_t>(*weight)});
+  }
+  return switches;
 }
 
 std::string alternatives(const std::vector<std::string>& names) {

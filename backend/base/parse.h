@@ -1,6 +1,7 @@
 // Parsing of texts that people write. Each must match as a whole.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
@@ -27,6 +28,16 @@ struct HostPort {
 std::string split_address(const std::string& text, HostPort* out);
 /// Whether split_address() takes it, the port is 1 to 65535 if any, and the host is valid and no wildcard.
 bool is_address(const std::string& text);
+
+struct NamedSwitch {
+  std::string address;  // is_address()
+  uint32_t weight = 1;
+};
+inline constexpr const char* kSwitchesForm =
+    "ADDRESS:PORT or ADDRESS, no wildcard one, several with commas between them, each with *WEIGHT (1 to 1000) if "
+    "wanted";
+/// Reads a text of that form.
+std::optional<std::vector<NamedSwitch>> parse_switches(const std::string& text);
 
 /// For messages: "a, b or c".
 std::string alternatives(const std::vector<std::string>& names);

@@ -37,7 +37,7 @@ std::vector<int64_t> bytes_of(const Parts& pieces) {
   return result;
 }
 
-/// Of an all_to_all_single: along the first dimension, in equal parts where no splits are given.
+/// The parts of an all_to_all_single lie along the first dimension; without splits they are equal.
 Parts parts_of(const at::Tensor& tensor, const std::vector<int64_t>& splits, int ranks) {
   const int64_t rows = tensor.dim() == 0 ? 1 : tensor.size(0);
   const int64_t bytes = tensor.numel() * static_cast<int64_t>(tensor.element_size());

@@ -52,7 +52,7 @@ void Arguments::dense(const Tensors& tensors) const {
   for (const at::Tensor& tensor : tensors) c10d::assertDense([this](const std::string& why) { refuse(why); }, {tensor});
 }
 
-/// Of the type and the shape of another tensor.
+/// All must have the type and the shape of `model`.
 void Arguments::like(const Tensors& tensors, const at::Tensor& model) const {
   c10d::assertTypeAndSizesMatch([this](const std::string& why) { refuse(why); }, tensors, model.options(),
                                 model.sizes());
@@ -196,7 +196,7 @@ void Arguments::all_gather(const TensorLists& outputs, const Tensors& inputs) co
   dense(inputs);
   like(inputs, inputs[0]);
   for (const Tensors& list : outputs) like(list, inputs[0]);
-  host(inputs);  // and so are the outputs: a device is a part of a type
+  host(inputs);  // The outputs are there too: a device is a part of a type.
 }
 
 void Arguments::all_gather_coalesced(const TensorLists& outputs, const Tensors& inputs) const {
@@ -233,7 +233,7 @@ void Arguments::all_gather_into_tensors(const Tensors& outputs, const Tensors& i
   }
 }
 
-/// Of the root in a gather or scatter: one list, with one tensor for each rank.
+/// In a gather or scatter the root gives one list, with one tensor for each rank.
 void Arguments::one_list(const TensorLists& lists, const char* kind, const at::Tensor& model) const {
   const std::string ranks = std::to_string(group_.size);
   require(lists.size() == 1,

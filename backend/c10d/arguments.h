@@ -31,14 +31,14 @@ class Arguments {
   void all_gather(const TensorLists& outputs, const Tensors& inputs) const;
   void all_gather_coalesced(const TensorLists& outputs, const Tensors& inputs) const;
   void all_gather_into_tensors(const Tensors& outputs, const Tensors& inputs) const;
-  /// Of the root.
+  /// The root's call.
   void gather_single(const at::Tensor& output, const at::Tensor& input) const;
   void gather(const TensorLists& outputs, const Tensors& inputs, int64_t root) const;
   void scatter(const Tensors& outputs, const TensorLists& inputs, int64_t root) const;
   void all_to_all_single(const at::Tensor& output, const at::Tensor& input, const std::vector<int64_t>& output_splits,
                          const std::vector<int64_t>& input_splits) const;
   void all_to_all(const Tensors& outputs, const Tensors& inputs) const;
-  /// That no two elements of an output share memory: what is written to one would change another.
+  /// No two elements of an output may share memory: what is written to one would change another.
   void own_elements(const Tensors& outputs) const;
 
   void send(const Tensors& tensors, int destination, int tag) const;

@@ -10,8 +10,8 @@
 namespace switchml {
 
 /// Stand-ins for tensors that Gloo moves but does not know the type of (bool, bfloat16, int16, complex, float8, ...;
-/// which ones depends on its version): their bytes. And copies of those whose elements do not lie one after the other,
-/// for Gloo does not look at strides. Other tensors pass through.
+/// which ones depends on its version): their bytes. Tensors with gaps between their elements are copied, since Gloo
+/// does not look at strides. Other tensors pass through.
 class ByteViews {
  public:
   /// `apart`: every tensor gets a copy, for calls in which Gloo would write to one while it reads another.

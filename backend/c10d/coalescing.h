@@ -28,7 +28,7 @@ class CoalescedWork final : public c10d::Work {
  private:
   const std::vector<WorkPtr> works_;
   std::mutex future_mutex_;
-  c10::intrusive_ptr<c10::ivalue::Future> future_;  // once somebody has asked
+  c10::intrusive_ptr<c10::ivalue::Future> future_;  // Null until it is asked for.
 };
 
 /// What a thread of a group has issued since it began. Thread-safe: calls of other threads are not its.

@@ -47,7 +47,7 @@
 #else
 #define SWITCHML_OVERRIDE_OF_2_14
 #endif
-// And of what 2.15 has added.
+// The same for what 2.15 has added.
 #if SWITCHML_TORCH >= 215
 #define SWITCHML_OVERRIDE_OF_2_15 override
 #else

@@ -27,7 +27,7 @@ struct Here {
   size_t level = 0;
 };
 thread_local Here here;
-thread_local bool runs_posted_task = false;  // where no thread of a pool could
+thread_local bool runs_posted_task = false;  // True while the posting thread runs it, for want of a thread.
 
 }  // namespace
 

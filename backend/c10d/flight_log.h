@@ -48,7 +48,7 @@ struct FlightEntry {
   // The log's own, in nanoseconds since 1970; 0: not yet.
   uint64_t id = 0;
   int64_t created = 0;
-  int64_t started = 0;  // handed to who does it
+  int64_t started = 0;  // Handed to the engine, or to Gloo.
   int64_t completed = 0;
   bool retired = false;                 // is over: completed, or failed
   std::optional<float> duration_ms;     // Null where the group's calls are not timed.
@@ -61,7 +61,7 @@ struct FlightGroup {
   std::string name;
   std::string description;
   std::vector<uint64_t> ranks;
-  int rank = 0;  // which of them this process is
+  int rank = 0;  // Index in `ranks` of this process.
   uint64_t messages = 0;
   uint64_t last_enqueued = 0;
   uint64_t last_completed = 0;
@@ -74,8 +74,7 @@ class FlightLog {
  public:
   /// Keeps the last `capacity` calls; none with 0.
   explicit FlightLog(size_t capacity) : capacity_(capacity) {}
-  /// That of this process: as many calls as PyTorch's recorder keeps (TORCH_FR_BUFFER_SIZE). A forked child has a new
-  /// one.
+  /// The process's log keeps as many calls as PyTorch's recorder (TORCH_FR_BUFFER_SIZE). A forked child has a new one.
   static FlightLog& of_process();
 
   uint64_t add_group(FlightGroup group);

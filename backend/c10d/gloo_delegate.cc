@@ -22,7 +22,7 @@ namespace {
 bool destroy_within(c10::intrusive_ptr<compat::Base> group, std::chrono::milliseconds limit) {
   auto gone = std::make_shared<std::promise<void>>();
   std::future<void> future = gone->get_future();
-  auto* held = new c10::intrusive_ptr<compat::Base>(std::move(group));  // where no thread can be made it stays for ever
+  auto* held = new c10::intrusive_ptr<compat::Base>(std::move(group));  // Leaked if no thread can be made.
   std::thread destroyer;
   try {
     destroyer = make_thread("the end of a Gloo group", [held, gone] {

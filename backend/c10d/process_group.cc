@@ -95,7 +95,7 @@ std::string new_handle(int rank) {
   return text;
 }
 
-/// Of this rank's host, where the others of the group reach it; empty: they do not.
+/// Where the others of the group reach this rank's host; empty: nowhere.
 std::string address_of(const Session& session) {
   const Endpoint own = session.parameters().own_address;
   return own.size == 0 ? "" : to_literal(own);

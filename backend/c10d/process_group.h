@@ -58,7 +58,7 @@ class ProcessGroupSwitchML final : public compat::Base {
     std::chrono::milliseconds timeout{0};
     std::string name;                    // Messages have it.
     std::vector<uint64_t> global_ranks;  // Ranks of its members in the world; none: 0, 1, ...
-    const void* world = nullptr;         // which one they count in, for comparisons; null: not known
+    const void* world = nullptr;         // Identity of that world, for comparisons; null: not known.
     Config config;
     MakeGloo make_gloo;
     bool gloo_at_once = false;                     // Gloo connects all ranks in its constructor

@@ -68,7 +68,7 @@ class Footprint {
   /// Whether one part writes to what another one reads or writes, so that their order matters.
   bool clashes();
 
-  /// Of parts that each write one tensor, and read `inputs` at the same place of the list.
+  /// The same for parts that each write one tensor and read the input of the same index.
   static bool clash(const std::vector<at::Tensor>& outputs, const std::vector<at::Tensor>& inputs = {});
 
  private:

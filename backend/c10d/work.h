@@ -83,7 +83,7 @@ class SwitchWork final : public c10d::Work {
   const CallRecord record_;
   const unsigned born_in_ = fork_generation();
   std::atomic<float> milliseconds_taken_{-1};
-  std::atomic<bool> over_{false};  // as somebody has seen, the future too
+  std::atomic<bool> over_{false};  // Seen to be complete, the future too.
   std::function<void(Time end)> waiters_work_;
   int source_ = -1;
   Time deadline_ = kNever;  // guarded by the base's mutex_

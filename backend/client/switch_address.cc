@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/limits.h"
+#include "base/option.h"
 #include "base/parse.h"
 #include "base/random.h"
 #include "engine/engine.h"
@@ -18,41 +19,13 @@ Status bad_switch(const Config& config, const std::string& why) {
   return {Code::kInvalidArgument, "SWITCHML_SWITCH=" + quoted(config.switch_address) + " " + why};
 }
 
-// Splits at commas, and keeps empty items.
-std::vector<std::string> split(const std::string& text) {
-  std::vector<std::string> items(1);
-  for (const char c : text) {
-    if (c == ',') {
-      items.emplace_back();
-    } else {
-      items.back() += c;
-    }
-  }
-  return items;
-}
-
-Result<SwitchAddress> parse_switch(const Config& config, const std::string& item, bool one_host) {
+Result<SwitchAddress> find_switch(const Config& config, const NamedSwitch& named, bool one_host) {
   SwitchAddress address;
-  address.name = item.substr(0, item.find('*'));
-  if (address.name.empty()) {
-    return bad_switch(config, "has \"" + item + "\" in place of a switch: allowed are ADDRESS:PORT or ADDRESS, and " +
-                                  "one comma between two of them");
-  }
-  if (address.name.size() < item.size()) {
-    const auto weight = parse_integer(item.substr(address.name.size() + 1), 1, kMaxWeight);
-    if (!weight) {
-      return bad_switch(config, "has weight \"" + item.substr(address.name.size() + 1) + "\": allowed are 1 to " +
-                                    std::to_string(kMaxWeight));
-    }
-    address.weight = static_cast<uint32_t>(*weight);
-  }
+  address.name = named.address;
+  address.weight = named.weight;
   auto endpoint = resolve_address(address.name, "SWITCHML_SWITCH");
   if (!endpoint.ok()) return endpoint.status();
   address.endpoint = endpoint.value();
-  if (port_of(address.endpoint) == 0) {
-    return bad_switch(config,
-                      "has port 0, where nothing can listen; allowed: ADDRESS:PORT with a port from 1 to 65535");
-  }
   if (!is_unicast(address.endpoint)) {
     return bad_switch(config, "has " + address.name + ", to which no host answers: give the address of one");
   }
@@ -110,9 +83,11 @@ PortWish card_wish(const Config& config) {
 }
 
 Result<std::vector<SwitchAddress>> named_switches(const Config& config, bool one_host) {
+  const auto named = parse_switches(config.switch_address);
+  if (!named) return not_allowed("SWITCHML_SWITCH", config.switch_address, kSwitchesForm);
   std::vector<SwitchAddress> switches;
-  for (const std::string& item : split(config.switch_address)) {
-    auto address = parse_switch(config, item, one_host);
+  for (const NamedSwitch& each : *named) {
+    auto address = find_switch(config, each, one_host);
     if (!address.ok()) return address.status();
     const auto is_same = [&](const SwitchAddress& other) { return other.endpoint == address->endpoint; };
     if (std::any_of(switches.begin(), switches.end(), is_same))

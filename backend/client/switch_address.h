@@ -37,9 +37,8 @@ bool may_take_rdma(const Config& config);
 /// The card to take. Emulated ones are slower than TCP, and are taken only where SWITCHML_TRANSPORT is rdma.
 PortWish card_wish(const Config& config);
 
-/// The switches of SWITCHML_SWITCH: ADDRESS:PORT, or several of them with commas between, each perhaps with *WEIGHT.
-/// Errors: no such address, port 0, a loopback address for ranks on several hosts, one address twice, a bad weight,
-/// several switches that are to add integers.
+/// The switches of SWITCHML_SWITCH (parse_switches). Errors: another form, no such address, a loopback address for
+/// ranks on several hosts, one address twice, several switches that are to add integers.
 Result<std::vector<SwitchAddress>> named_switches(const Config& config, bool one_host);
 
 /// Starts a switch in this process at the address `own`, which runs as long as `*server`, and returns its address. It

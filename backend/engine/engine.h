@@ -30,9 +30,9 @@ struct EngineOptions {
   /// Sessions with further aggregators, to which this one's collectives are shared out too. Exact as it is, of the
   /// same payload, ranks, shards and secret.
   std::vector<SessionParameters> others;
-  /// Of a shard: to which of them it belongs, as on_switch_lost counts.
+  /// The session a shard belongs to, as on_switch_lost counts them.
   size_t share = 0;
-  size_t shares = 1;  // and of how many
+  size_t shares = 1;  // Number of sessions.
   /// Where other engines have shards of the same sessions: the first of this one's. Its collectives are its own shards'
   /// alone.
   int first_shard = 0;

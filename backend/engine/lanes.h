@@ -16,7 +16,7 @@ struct Lane : LaneShape {
   int number;
   int first_index;  // The index in the shard of its first slot.
   SlotPool pool;
-  uint64_t cursor = 0;  // The serial number of the task whose chunks are being opened.
+  uint64_t cursor = 0;  // Serial number of the task being opened.
 };
 
 class Lanes {

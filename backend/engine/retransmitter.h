@@ -25,7 +25,7 @@ namespace switchml {
 /// One thread.
 class Retransmitter {
  public:
-  /// Of a shard with so many slots; timeouts as in RttEstimator.
+  /// `slots`: the shard's; timeouts as in RttEstimator.
   Retransmitter(int slots, Duration rto_min, Duration rto_max, Time now);
   /// The next lane, of the slots that follow. `pool`, which says what is open, outlives this.
   void add_lane(const SlotPool& pool);

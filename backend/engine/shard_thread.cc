@@ -34,7 +34,7 @@ bool ShardThread::step() {
   return moved;
 }
 
-// Of several shards some have nothing to gather most of the time.
+// If there are several shards, some have nothing to gather most of the time.
 Duration ShardThread::coalescing() {
   return shards_.size() == 1 ? shards_.front()->coalescing(monotonic_now()) : Duration(0);
 }

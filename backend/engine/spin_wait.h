@@ -1,5 +1,5 @@
-// Looking around for work before sleeping: the loop, the clock and the system's counts around a SpinBudget. Engine
-// threads wait so for packets (shard_thread.h), and ranks of one host for each other (shm/local_rank_thread.h).
+// Looking around for work before sleeping: the loop and the clock around a SpinBudget. Engine threads wait so for packets
+// (shard_thread.h), and ranks of one host for each other (shm/local_rank_thread.h).
 #pragma once
 
 #include "base/clock.h"
@@ -9,9 +9,9 @@ namespace switchml {
 
 /// How long a wait may busy-poll where each thread that does so has a processor: long enough for a wake-up that is
 /// under way, short beside the slices in which a scheduler thinks.
-inline constexpr Duration kSpin = microseconds(50);
+inline constexpr Duration kSpin = SpinBudget::kLeast;
 
-/// Of one thread; every method is called by that thread.
+/// Belongs to one thread, which calls every method.
 class SpinWait {
  public:
   explicit SpinWait(Duration most) : budget_(most), possible_(most > Duration(0)) {}
@@ -21,7 +21,7 @@ class SpinWait {
   template <typename Found, typename Stop>
   bool operator()(const Found& found, const Stop& stop) {
     if (!possible_) return false;
-    const Time begin = monotonic_now();
+    const Time begin = began_ = monotonic_now();
     const Duration allowance = budget_.allowance(begin);
     if (allowance == Duration(0)) return false;
     Time now = begin;
@@ -31,14 +31,20 @@ class SpinWait {
         paid = found();
         if (!paid) relax();
       }
+      const Time before = now;
       now = monotonic_now();
+      if (now - before >= kPreempted) ++preemptions_;
     } while (!paid && now - begin < allowance && !stop());
-    report(paid, now);
+    budget_.report(paid, preemptions_, now);
     return paid;
   }
+  /// The sleep after a wait that was not found is over, for what was waited for.
+  void slept() { budget_.report_sleep(monotonic_now() - began_); }
 
  private:
   static constexpr int kLooks = 16;  // between two glances at the clock
+  // Another program that has got the processor keeps it for longer; interrupts and threads of the kernel do not.
+  static constexpr Duration kPreempted = microseconds(200);
   static void relax() {
 #if defined(__x86_64__)
     __builtin_ia32_pause();
@@ -46,11 +52,9 @@ class SpinWait {
     asm volatile("yield");
 #endif
   }
-  void report(bool paid, Time now);
-
   SpinBudget budget_;
   const bool possible_;
-  Time counted_{};  // when the system was asked last
+  Time began_{};  // the last wait
   long preemptions_ = 0;
 };
 

@@ -19,7 +19,7 @@ namespace {
 
 using Shards = std::vector<std::shared_ptr<Shard>>;
 
-/// Of one session, by shard number. Each is asked in its thread.
+/// The shards of one session, by number. Each is asked in its thread.
 class SessionShards final : public Relocatable {
  public:
   explicit SessionShards(Shards shards) : shards_(std::move(shards)) {}
@@ -249,7 +249,7 @@ class EngineImpl final : public SwitchEngine {
   std::map<uint64_t, std::vector<uint32_t>> next_weights_;  // Key: number of the first collective.
   mutable std::mutex status_mutex_;
   Status status_;
-  Shards shards_;  // which may call each other until all threads have stopped
+  Shards shards_;  // They may call each other until all threads have stopped.
   std::vector<SessionShards> moves_;
   std::vector<std::unique_ptr<ShardThread>> threads_;
 };

@@ -1,4 +1,4 @@
-// The engine whose collectives go through a switch, or several. Shards are threads; each has its own transport, slots,
+// The engine for collectives through one switch or several. Shards are threads; each has its own transport, slots,
 // timers and counters, and takes its share of every collective.
 #pragma once
 

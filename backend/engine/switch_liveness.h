@@ -46,7 +46,7 @@ class SwitchLiveness {
     bool cannot_complete = false;  // asked(), if it still waits: a rank has left that had not contributed to it
   };
 
-  /// Of shard `shard` of `session`, which outlives this and is changed only before restart(). A switch that says
+  /// `session` outlives this, and is changed only before restart(). A switch that says
   /// nothing for `patience`, more than 0, is given up. Not one with a controller: its silence says nothing of the
   /// switch, unless `can_move`: there is somewhere else to go to, at no more than a loss of speed.
   SwitchLiveness(const SessionParameters& session, int shard, Duration patience, bool can_move, Time now);
@@ -133,7 +133,7 @@ class SwitchLiveness {
   int unanswered_ = 0;         // probes since the switch was heard
   wire::ProbeReply answer_;    // the last one
   Time answered_at_ = kNever;  // kNever also once something was accepted after it
-  uint32_t left_request_ = 0;  // probe whose answer was counted last
+  uint32_t left_request_ = 0;  // Probe of the last counted answer.
   int left_answers_ = 0;       // answers in a row that a rank has left without contributing
 
   Time next_socket_error_{};
@@ -149,7 +149,7 @@ class SwitchLiveness {
   uint64_t cookie_ = 0;    // see wire::Membership
   bool proven_ = false;    // shown a new cookie since the last keep-alive was due
   bool doubted_ = false;   // the last reply to a join said that the switch speaks another version
-  uint32_t next_request_;  // begins where only members know: nobody else can answer in the switch's name
+  uint32_t next_request_;  // Starts from a secret of the members, so that no other can forge an answer.
 };
 
 }  // namespace switchml

@@ -27,7 +27,7 @@ struct Arrival {
   const uint8_t* payload = nullptr;
   size_t bytes = 0;
   size_t elements = 0;                 // words, of integers
-  std::optional<wire::Target> target;  // where the worker wants the result to be written
+  std::optional<wire::Target> target;  // The worker wants the result written there.
 };
 
 /// An arrival with what the headers of all formats have.

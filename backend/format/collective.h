@@ -52,8 +52,8 @@ struct ReduceScatter : Operands {
 /// All get the input of the root.
 struct Broadcast {
   int root = 0;
-  const void* input = nullptr;  // Only the root has one,
-  void* output = nullptr;       // and it alone has no output.
+  const void* input = nullptr;  // Null but on the root.
+  void* output = nullptr;       // Null on the root alone.
 };
 /// Each worker gets a piece of the root's.
 struct Scatter {
@@ -117,10 +117,10 @@ struct Collective {
   /// partly written.
   std::function<void(const Status&)> done;
 
-  /// Of a Reduce or a ReduceScatter; null: elements move.
+  /// Null unless it is a Reduce or a ReduceScatter: elements move.
   Operands* operands();
   const Operands* operands() const { return const_cast<Collective*>(this)->operands(); }
-  /// Of a Gather or an Exchange, or null.
+  /// Null unless it is a Gather or an Exchange.
   Gather* gather();
   const Gather* gather() const { return const_cast<Collective*>(this)->gather(); }
   Movement movement() const;

@@ -68,8 +68,8 @@ struct ResultView {
   size_t bytes = 0;
 };
 
-/// Of one shard, and of its thread. Keeps references to the session, which a move to another switch changes, and to the
-/// counters.
+/// Belongs to one shard and its thread. Keeps references to the counters and to the session, which a move to another
+/// switch changes.
 class Format {
  public:
   Format(const SessionParameters& session, WorkerCounters& counters);

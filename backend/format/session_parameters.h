@@ -23,7 +23,7 @@ struct Route {
   Duration lease = seconds(30);
   Duration most_silence = Duration::max();  // the switch hears a member this often, however long the lease
   Duration renewal() const { return std::min<Duration>(lease / 4, most_silence); }  // [LEASE-5]
-  bool controlled = false;  // requests are answered by a controller, whose silence says nothing about the switch
+  bool controlled = false;  // A controller answers requests: its silence says nothing about the switch.
   Endpoint switch_endpoint;
   std::string switch_name;  // Messages have it: "127.0.0.1:40000 (embedded in rank 0)".
   uint64_t tree_id = 0;     // Number of a controller's tree of switches; 0: not planned.
@@ -37,7 +37,7 @@ struct LaneSlots {
   int bulk_calls = 0;  // exponents of the collectives of many elements, where these have lanes of their own
   int bulk_data = 0;
 
-  /// Of `slots` slots, at least 2. Where there are few, all collectives share two lanes.
+  /// Divides `slots`, at least 2. If there are few, all collectives share two lanes.
   static LaneSlots of(int slots, bool exact = false) {
     if (exact) return of_exact(slots);
     if (slots < 8) return {1, slots - 1, 0, 0};  // [LANE-1]
@@ -67,7 +67,7 @@ struct SessionParameters : Route {
   /// (Shares::chunk_bytes); 0: all chunks are as large as the payload.
   size_t least_chunk_bytes = 0;
   uint32_t weight = 1;          // Share of the aggregator, where there are several.
-  int beside = -1;              // which worker the aggregator shares a host with; -1: none
+  int beside = -1;              // Worker on the aggregator's host; -1: none.
   bool exact = false;           // elements travel as they are; else as integers
   bool tree = false;            // exact: several switches add, and each rounds
   bool whole_chunks = false;    // the switch takes no words or a whole payload: shorter chunks are filled with zeros

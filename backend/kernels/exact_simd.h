@@ -242,17 +242,39 @@ struct Exact {
   template <typename E, bool kHalve>
   static bool add_two_terms(const SumCall& call, uint8_t* to, size_t begin, size_t end) {
     I32 bad = I32{};
-    for (size_t i = begin; i < end; i += kWide) {
-      F32 sum = as<F32>(E::load(call.at(0, i * E::kBytes))) + as<F32>(E::load(call.at(1, i * E::kBytes)));
+    each_vector<E>(call, to, begin, end, [&](const auto& term) {
+      F32 sum = term(0) + term(1);
       if (kHalve) {
         bad |= (as<I32>(sum) & kAbsMask) >= kInfinityBits;
-        sum *= 0.5F;
-      } else {
-        sum = pick<F32>((as<I32>(sum) & kAbsMask) > kInfinityBits, as<F32>(I32{} + kQuietNanBits), sum);
+        return sum * 0.5F;
       }
-      store<E>(to + i * E::kBytes, sum);
-    }
+      return pick<F32>((as<I32>(sum) & kAbsMask) > kInfinityBits, as<F32>(I32{} + kQuietNanBits), sum);
+    });
     return any(bad);
+  }
+
+  // Stores result(term) of each kWide elements, term(s) being those of source `s`. Of bfloat16 it takes two vectors at
+  // once, of the even and of the odd elements: as halves of words they need no more than a shift or a mask.
+  template <typename E, typename Result>
+  static void each_vector(const SumCall& call, uint8_t* to, size_t begin, size_t end, const Result& result) {
+    if constexpr (E::kRow == 2) {
+      for (; begin + 2 * kWide <= end; begin += 2 * kWide) {
+        const auto words = [&](size_t s) { return load<U32>(call.at(s, begin * E::kBytes)); };
+        const F32 even = result([&](size_t s) { return as<F32>(words(s) << 16); });
+        const F32 odd = result([&](size_t s) { return as<F32>(words(s) & 0xffff0000U); });
+        const U32 both = rounded_up(even) >> 16 | (rounded_up(odd) & 0xffff0000U);
+        __builtin_memcpy(to + begin * E::kBytes, &both, sizeof both);
+      }
+    }
+    for (; begin < end; begin += kWide) {
+      store<E>(to + begin * E::kBytes,
+               result([&](size_t s) { return as<F32>(E::load(call.at(s, begin * E::kBytes))); }));
+    }
+  }
+  // The upper halves of words are the numbers as bfloat16, to nearest even.
+  static U32 rounded_up(F32 number) {
+    const U32 bits = as<U32>(number);
+    return bits + 0x7fffU + (bits >> 16 & 1U);
   }
 
   // Loads the kWide elements at `from` as two vectors of float64.
@@ -302,20 +324,20 @@ struct Exact {
     const int most_apart = 24 - E::kPrecision - call.log2;
     const uint32_t too_large = kInfinityBits - (static_cast<uint32_t>(call.log2 + 1) << kMantissaBits);
     I32 bad = I32{};
-    for (size_t i = begin; i < end; i += kWide) {
-      F32 sum = as<F32>(E::load(call.at(0, i * E::kBytes)));
+    each_vector<E>(call, to, begin, end, [&](const auto& term) {
+      F32 sum = term(0);
       WideSpan span;
       span.add(as<U32>(sum) & kAbsMask);
       for (size_t s = 1; s < call.count; ++s) {
-        const F32 term = as<F32>(E::load(call.at(s, i * E::kBytes)));
-        sum += term;
-        span.add(as<U32>(term) & kAbsMask);
+        const F32 next = term(s);
+        sum += next;
+        span.add(as<U32>(next) & kAbsMask);
       }
       bad |= span.bad(most_apart, kMantissaBits, too_large);
       const F32 share = shared_out<F32, I32, kDivision>(sum, call.divisor);
       if (kDivision == kByPowerOfTwo) bad |= ((as<I32>(share) & kAbsMask) < 0x00800000) & (sum != 0);
-      store<E>(to + i * E::kBytes, share);
-    }
+      return share;
+    });
     return any(bad);
   }
 

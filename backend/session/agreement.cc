@@ -32,7 +32,7 @@ Agreed agreed_in_memory(const GroupInfo& group, Place& place) {
   agreed.sessions = {session};
   agreed.memory = std::move(place.memory);
   agreed.local = place.local;
-  agreed.watch_meeting = std::move(place.watch);
+  agreed.watch_meeting = std::move(place.watch_meeting);
   return agreed;
 }
 
@@ -50,7 +50,7 @@ Result<Joined> join_switches(Opening& opening, const PlanTerms& terms, const Pla
   auto joined =
       open_and_join(opening, terms, std::move(links.value()), 0, [&](Links* over) { return maker.first(over); });
   if (!joined.ok()) return joined;
-  *watch = std::move(joined->plan.watch);
+  *watch = std::move(joined->plan.watch_meeting);
   return suit_paths(opening, terms, maker, std::move(joined.value()));
 }
 
@@ -60,7 +60,7 @@ Result<Agreed> agree_on_sessions(Opening& opening, Place& place) {
   Agreed agreed;
   auto joined = join_switches(opening, terms, place, &agreed.watch_meeting);
   if (!joined.ok()) return joined.status();
-  if (opening.group.rank == 0) agreed.watch_meeting = std::move(place.watch);
+  if (opening.group.rank == 0) agreed.watch_meeting = std::move(place.watch_meeting);
   auto memory = place.host_memory->take();
   agreed.hosts = joined->plan.hosts;
   if (agreed.hosts.ranks() > 0) agreed.memory = std::move(memory);

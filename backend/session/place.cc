@@ -102,7 +102,7 @@ class PlaceAgreement {
     const HostLayout& layout = place_.roster.layout;
     const auto& addresses = place_.roster.addresses;
     if (!one_host()) place_.own_address = addresses.ok() ? Result<Endpoint>(addresses.value()[0]) : addresses.status();
-    if (!watched_) place_.watch = WatchMeeting::offer(place_.own_address, opening_.group.name);
+    if (!watched_) place_.watch_meeting = WatchMeeting::offer(place_.own_address, opening_.group.name);
     const Config& config = opening_.config;
     if (!config.controller.empty()) return for_all(ask_controller(hellos.value()));
     if (config.switch_address.empty() && wants_memory(config, one_host()) && !place_.roster.faults)
@@ -177,7 +177,7 @@ class PlaceAgreement {
     }
     place_.memory = std::move(memory);
     place_.local = read_neighbours(place.value(), opening_.group.rank);
-    if (!is_rank_0()) place_.watch = WatchMeeting::read(place.value());
+    if (!is_rank_0()) place_.watch_meeting = WatchMeeting::read(place.value());
     return {};
   }
 
@@ -188,7 +188,7 @@ class PlaceAgreement {
     if (!missing->empty()) return instead_of_memory(missing.value());
     Blob place;
     place_.roster.write_neighbours(std::vector<int>(place_.roster.hosts.size(), 1), &place);
-    place_.watch.write(&place);
+    place_.watch_meeting.write(&place);
     return place;
   }
 

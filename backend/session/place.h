@@ -26,7 +26,7 @@ struct Place {
   std::unique_ptr<HostMemory> host_memory;  // The part of this rank in finding such memory.
   std::unique_ptr<SwitchServer> embedded;   // This rank's own switch, if it hosts one.
   MachineRanks local;                       // With `memory`.
-  WatchMeeting watch;                       // On rank 0, and with `memory` on all.
+  WatchMeeting watch_meeting;               // On rank 0, and with `memory` on all.
 
   // ---- on rank 0 ----
   ControllerEntry controller;  // The group's, if it has one.

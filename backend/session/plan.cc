@@ -60,7 +60,7 @@ Result<Plan> read_plan(const Blob& said, const PlanTerms& terms, std::vector<Swi
   plan.may_take_tcp = said.text("tcp") == "1";
   plan.may_take_rdma = said.text("rdma") == "1";
   plan.local = read_neighbours(said, terms.group.rank);
-  plan.watch = WatchMeeting::read(said);
+  plan.watch_meeting = WatchMeeting::read(said);
   return plan;
 }
 

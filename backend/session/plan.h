@@ -29,7 +29,7 @@ struct Plan {
   bool may_take_tcp = false;                // No setting forbids it, and all switches say that ranks gain by it.
   bool may_take_rdma = false;               // The same of cards.
   MachineRanks local;
-  WatchMeeting watch;  // The first plan alone has one.
+  WatchMeeting watch_meeting;  // The first plan alone has one.
 
   /// The first shard of a rank, and of its host's ranks its number.
   int first_shard(int rank) const { return hosts.ranks() > 0 ? hosts.place_of(rank) : 0; }

@@ -37,7 +37,7 @@ Result<Blob> PlanMaker::first(Links* links) {
   Blob plan = plan_of(granted.value());
   if (chooses && config().controller.empty() && summary->leaves_host) plan.set("check", 1);  // [PATH-2]
   offer_carriers(granted.value(), summary->leaves_host, &plan);
-  place_.watch.write(&plan);
+  place_.watch_meeting.write(&plan);
   return plan;
 }
 
@@ -102,7 +102,7 @@ Result<Blob> PlanMaker::by_tcp_alone(const std::string& path, Links* links) {
   if (!granted.ok()) return granted.status();
   Blob plan = plan_of(granted.value());
   plan.set("carrier", name_of(Carrier::kTcp));
-  place_.watch.write(&plan);
+  place_.watch_meeting.write(&plan);
   return plan;
 }
 

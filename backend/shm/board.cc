@@ -31,43 +31,35 @@ void full_fence() {
 #endif
 }
 
-static_assert(std::atomic<uint64_t>::is_always_lock_free && std::atomic<uint32_t>::is_always_lock_free &&
-                  std::atomic<Stores>::is_always_lock_free,
+static_assert(std::atomic<uint64_t>::is_always_lock_free && std::atomic<uint32_t>::is_always_lock_free,
               "between processes there are no locks");
 
 }  // namespace
 
 struct alignas(kLine) Board::Slot {
   std::atomic<uint64_t> offers;     // ever: a multiple of the ranks when all have offered a use
-  std::atomic<uint64_t> published;  // the last chunk that has a result
-  std::atomic<int32_t> claimed_by;  // rank + 1
+  std::atomic<uint64_t> ready;      // the last chunk that all have offered
+  std::atomic<uint64_t> published;  // the last chunk that is published
+  std::atomic<int32_t> made;        // ranks that have made theirs of a chunk that is ready
   Verdict verdict;
 };
 
 struct Board::Offer {
-  std::atomic<uint64_t> seq;  // the last chunk offered
+  std::atomic<uint64_t> seq;   // the last chunk offered
+  std::atomic<uint64_t> made;  // the last chunk of which it has made its part
   ChunkCall call;
 };
 
-/// Lines are fetched in pairs: the next line would come with this one.
-struct alignas(kLine) Board::ProbeLine {
-  std::atomic<uint64_t> seq;
-  std::array<uint8_t, 2 * kLine - sizeof seq> unused;
-};
-
-/// Chunks that are ready, in the order in which they became so. A place on it is taken by the number of its turn.
-struct Board::ReadyList {
-  alignas(kLine) std::atomic<uint64_t> pushed;
-  alignas(kLine) std::atomic<uint64_t> claimed;
-  alignas(kLine) std::atomic<uint64_t> published;
-  alignas(kLine) std::atomic<Stores> stores;  // all ranks use it; the zero that memory begins with is kCached
-  alignas(kLine) std::atomic<int32_t> line_score;
+struct Board::Progress {
+  alignas(kLine) std::atomic<uint64_t> ready;      // The last chunk.
+  alignas(kLine) std::atomic<uint64_t> published;  // How many chunks: a later one may be published first.
 };
 
 struct alignas(kLine) Board::Presence {
-  std::atomic<uint32_t> doorbell;  // rung for a rank that sleeps
-  std::atomic<uint32_t> left;      // 1: it will not offer anything any more
-  std::atomic<uint64_t> wanted;    // it sleeps until so many chunks are published; 0: awake
+  std::atomic<uint32_t> doorbell;          // rung for a rank that sleeps
+  std::atomic<uint32_t> left;              // 1: it will not offer anything any more
+  std::atomic<uint64_t> wanted_ready;      // it sleeps until this chunk is ready; 0: awake
+  std::atomic<uint64_t> wanted_published;  // or so many are published; 0: awake
 };
 
 struct alignas(kLine) Board::Reason {
@@ -82,16 +74,14 @@ struct Board::Layout {
   explicit Layout(const BoardShape& shape) {
     const auto ranks = static_cast<size_t>(shape.ranks);
     const auto slots = static_cast<size_t>(shape.slots);
-    reason = sizeof(ReadyList);
-    entries = reason + sizeof(Reason);
-    presence = entries + in_lines(slots * sizeof(std::atomic<uint64_t>));
+    reason = sizeof(Progress);
+    presence = reason + sizeof(Reason);
     slot = presence + ranks * sizeof(Presence);
     offer = slot + slots * sizeof(Slot);
-    probe_line = offer + in_lines(ranks * slots * sizeof(Offer));
-    frames = probe_line + (shape.owners == 0 ? ranks * slots * sizeof(ProbeLine) : 0);
+    frames = offer + in_lines(ranks * slots * sizeof(Offer));
     end = frames + slots * (ranks + 1) * shape.chunk_bytes;
   }
-  size_t reason, entries, presence, slot, offer, probe_line, frames, end;
+  size_t reason, presence, slot, offer, frames, end;
 };
 
 // Large chunks cost few wakes; with too many of them in use, frames would fall out of the caches before they are added.
@@ -121,9 +111,8 @@ Board::Board(const BoardShape& shape, uint8_t* memory, const Board* beside) : sh
   const Layout at(shape);
   SWITCHML_ASSERT(shape.owners >= 0 && shape.owners <= shape.ranks);
   memory_ = memory;
-  ready_ = reinterpret_cast<ReadyList*>(memory);
+  progress_ = reinterpret_cast<Progress*>(memory);
   reason_ = reinterpret_cast<Reason*>(memory + at.reason);
-  entries_ = reinterpret_cast<std::atomic<uint64_t>*>(memory + at.entries);
   presence_ = reinterpret_cast<Presence*>(memory + at.presence);
   doorbells_ = presence_;
   if (beside != nullptr) {
@@ -132,16 +121,12 @@ Board::Board(const BoardShape& shape, uint8_t* memory, const Board* beside) : sh
   }
   slots_ = reinterpret_cast<Slot*>(memory + at.slot);
   offers_ = reinterpret_cast<Offer*>(memory + at.offer);
-  probe_lines_ = reinterpret_cast<ProbeLine*>(memory + at.probe_line);
   frames_ = memory + at.frames;
 }
 
 Board::Slot& Board::slot_of(uint64_t seq) const { return slots_[index(seq)]; }
 Board::Offer& Board::offer_of(int rank, uint64_t seq) const {
   return offers_[index(seq) * static_cast<size_t>(shape_.ranks) + static_cast<size_t>(rank)];
-}
-Board::ProbeLine& Board::probe_line_of(int rank, uint64_t seq) const {
-  return probe_lines_[static_cast<size_t>(rank) * static_cast<size_t>(shape_.slots) + index(seq)];
 }
 // A slot's result, then the elements of each rank.
 size_t Board::slot_bytes() const { return (static_cast<size_t>(shape_.ranks) + 1) * shape_.chunk_bytes; }
@@ -157,31 +142,27 @@ Status Board::populate_headers(const BoardShape& shape, uint8_t* memory) {
 }
 Status Board::populate(uint64_t seq) const { return shm::populate(result_memory(seq), slot_bytes()); }
 
-void Board::set_stores(Stores stores) const {
-  if (stores != this->stores()) ready_->stores.store(stores, std::memory_order_relaxed);
-}
-Stores Board::stores() const { return ready_->stores.load(std::memory_order_relaxed); }
-
-const std::atomic<uint64_t>* Board::probe_line(int rank, uint64_t seq) const {
-  if (shape_.owners > 0) return nullptr;
-  return &probe_line_of(rank, seq).seq;
-}
-std::atomic<int32_t>& Board::line_score() const { return ready_->line_score; }
-
 // ---- offers ----
 
 void Board::offer(int rank, uint64_t seq, const ChunkCall& call) const {
   Offer& mine = offer_of(rank, seq);
   mine.call = call;
   mine.seq.store(seq, std::memory_order_relaxed);
-  if (shape_.owners == 0) probe_line_of(rank, seq).seq.store(seq, std::memory_order_relaxed);
   // What all ranks have written before is seen by the one that counts last.
-  const uint64_t offers = slot_of(seq).offers.fetch_add(1, std::memory_order_acq_rel) + 1;
+  Slot& slot = slot_of(seq);
+  const uint64_t offers = slot.offers.fetch_add(1, std::memory_order_acq_rel) + 1;
   if (offers % static_cast<uint64_t>(shape_.ranks) != 0) return;
-  if (shape_.owners == 0) {
-    push(seq);
-  } else {
-    wake(owner_of(seq));
+  if (shape_.owners > 0) return wake(owner_of(seq));
+  const Verdict verdict = verdict_on(seq);
+  slot.verdict = verdict;
+  slot.made.store(0, std::memory_order_relaxed);
+  slot.ready.store(seq, std::memory_order_release);
+  progress_->ready.store(seq, std::memory_order_seq_cst);
+  if (verdict == Verdict::kMismatch || verdict == Verdict::kFrames) publish(seq, verdict);
+  full_fence();
+  for (int other = 0; other < shape_.ranks; ++other) {
+    const uint64_t wanted = presence_[other].wanted_ready.load(std::memory_order_relaxed);
+    if (wanted != 0 && wanted <= seq) wake(other);
   }
 }
 
@@ -189,54 +170,24 @@ bool Board::has_offered(int rank, uint64_t seq) const {
   return offer_of(rank, seq).seq.load(std::memory_order_relaxed) >= seq;
 }
 
-// ---- the list of ready chunks: as many places as slots, and no slot is on it twice ----
-
-namespace {
-constexpr int kSeqBits = 48;  // low bits of an entry; the turn's lowest bits stand above
-constexpr uint64_t kSeqMask = (uint64_t{1} << kSeqBits) - 1;
-uint64_t entry_of(uint64_t turn, uint64_t seq) { return ((turn + 1) << kSeqBits) | (seq & kSeqMask); }
-bool is_turn(uint64_t entry, uint64_t turn) { return entry >> kSeqBits == ((turn + 1) << kSeqBits) >> kSeqBits; }
-}  // namespace
-
-void Board::push(uint64_t seq) const {
-  slot_of(seq).claimed_by.store(0, std::memory_order_relaxed);
-  const uint64_t turn = ready_->pushed.fetch_add(1, std::memory_order_relaxed);
-  entries_[turn % static_cast<uint64_t>(shape_.slots)].store(entry_of(turn, seq), std::memory_order_release);
+uint64_t Board::window() const {
+  const auto slots = static_cast<uint64_t>(shape_.slots);
+  return shape_.owners > 0 ? slots : std::max<uint64_t>(1, slots / 2);
 }
 
-bool Board::any_ready() const {
-  const uint64_t turn = ready_->claimed.load(std::memory_order_relaxed);
-  const uint64_t entry = entries_[turn % static_cast<uint64_t>(shape_.slots)].load(std::memory_order_acquire);
-  return entry != 0 && is_turn(entry, turn);
+bool Board::is_ready(uint64_t seq) const { return slot_of(seq).ready.load(std::memory_order_acquire) == seq; }
+uint64_t Board::ready() const { return progress_->ready.load(std::memory_order_seq_cst); }
+
+bool Board::is_shared_out(const ChunkCall& call) const {
+  return call.is_in_parts && call.elements * element_bytes(call.reduction.type) > shape_.few_bytes;
 }
 
-uint64_t Board::claim(int rank) const {
-  uint64_t turn = ready_->claimed.load(std::memory_order_relaxed);
-  for (;;) {
-    const uint64_t entry = entries_[turn % static_cast<uint64_t>(shape_.slots)].load(std::memory_order_acquire);
-    if (entry == 0 || !is_turn(entry, turn)) return 0;
-    if (!ready_->claimed.compare_exchange_weak(turn, turn + 1, std::memory_order_relaxed)) continue;
-    const uint64_t seq = entry & kSeqMask;
-    slot_of(seq).claimed_by.store(rank + 1, std::memory_order_relaxed);
-    return seq;
-  }
-}
-
-int Board::claimed_by(uint64_t seq) const { return slot_of(seq).claimed_by.load(std::memory_order_relaxed) - 1; }
-
-// ---- results ----
-
-const ChunkCall& Board::call_of(int rank, uint64_t seq) const { return offer_of(rank, seq).call; }
-
-// Between what is read of tensors and whether their ranks have given up, the order counts; these have it the other way
-// round (fail).
-void Board::reduce(uint64_t seq) const {
-  const Verdict verdict = reduce_frames(seq);
-  if (reads_tensors(seq)) {
-    full_fence();
-    if (reason_->state.load(std::memory_order_relaxed) != Reason::kNone) return;
-  }
-  publish(seq, verdict);
+Verdict Board::verdict_on(uint64_t seq) const {
+  if (!is_agreed(seq)) return Verdict::kMismatch;
+  const ChunkCall& call = call_of(0, seq);
+  const bool tensors = reads_tensors(seq);
+  if (tensors ? call.is_in_parts : is_shared_out(call)) return Verdict::kParts;
+  return tensors || shape_.slots < 2 ? Verdict::kTensors : Verdict::kFrames;
 }
 
 bool Board::reads_tensors(uint64_t seq) const {
@@ -246,10 +197,59 @@ bool Board::reads_tensors(uint64_t seq) const {
   return false;
 }
 
+// ---- results ----
+
+const ChunkCall& Board::call_of(int rank, uint64_t seq) const { return offer_of(rank, seq).call; }
+
+ElementRange Board::part_of(int rank, const ChunkCall& call) const {
+  const size_t in_line = kLine / element_bytes(call.reduction.type);
+  const auto ranks = static_cast<size_t>(shape_.ranks);
+  const size_t each = (call.elements / ranks + in_line) / in_line * in_line;
+  const size_t begin = std::min<size_t>(call.elements, static_cast<size_t>(rank) * each);
+  return {begin, std::min<size_t>(each, call.elements - begin)};
+}
+
+void Board::make_part(int rank, uint64_t seq, const uint8_t* own_input, uint8_t* own_result, Stores stores) const {
+  const ChunkCall& call = call_of(rank, seq);
+  const auto [begin, count] = part_of(rank, call);
+  std::array<const uint8_t*, kMaxWorkers> inputs;
+  std::array<Target, kMaxWorkers + 1> targets;
+  size_t results = 0;
+  bool by_board = false;
+  for (int other = 0; other < shape_.ranks; ++other) {
+    inputs[static_cast<size_t>(other)] = elements_of(other, seq);
+    const ChunkCall& its = call_of(other, seq);
+    if (its.begin >= its.end) continue;
+    uint8_t* to = its.to != 0 ? memory_ + its.to : other == rank ? own_result : nullptr;
+    by_board = by_board || to == nullptr;
+    const Stores its_stores = its.is_large ? Stores::kNonTemporal : Stores::kCached;
+    if (to != nullptr) targets[results++] = {to, its.begin, its.end, its_stores};
+  }
+  if (own_input != nullptr) inputs[static_cast<size_t>(rank)] = own_input;
+  if (by_board) targets[results++] = {result_memory(seq), 0, call.elements, stores};
+  reduce_chunk(call.reduction, inputs.data(), shape_.ranks, begin, begin + count, targets.data(), results);
+}
+
+// Between what is read of tensors and whether their ranks have given up, the order counts; these have it the other way
+// round (fail).
+void Board::made(int rank, uint64_t seq) const {
+  if (reads_tensors(seq)) {
+    full_fence();
+    if (reason_->state.load(std::memory_order_relaxed) != Reason::kNone) return;
+  }
+  offer_of(rank, seq).made.store(seq, std::memory_order_relaxed);
+  Slot& slot = slot_of(seq);
+  if (slot.made.fetch_add(1, std::memory_order_acq_rel) + 1 == shape_.ranks) publish(seq, slot.verdict);
+}
+
+bool Board::has_made(int rank, uint64_t seq) const {
+  return offer_of(rank, seq).made.load(std::memory_order_relaxed) >= seq;
+}
+
 namespace {
 bool same(const ChunkCall& a, const ChunkCall& b) {
   return a.agreed == b.agreed && a.elements == b.elements && a.reduction.op == b.reduction.op &&
-         a.reduction.type == b.reduction.type;
+         a.reduction.type == b.reduction.type && a.is_in_parts == b.is_in_parts;
 }
 }  // namespace
 
@@ -261,69 +261,10 @@ bool Board::is_agreed(uint64_t seq) const {
   return true;
 }
 
-// `part`: the rank that a scatter's piece is for.
-const uint8_t* Board::elements_of(int rank, uint64_t seq, int part) const {
+const uint8_t* Board::elements_of(int rank, uint64_t seq, int piece) const {
   const ChunkCall& call = call_of(rank, seq);
-  const auto number = static_cast<size_t>(part);
+  const auto number = static_cast<size_t>(piece);
   return call.from != 0 ? memory_ + call.from + number * call.from_stride : frame(rank, seq) + number * call.elements;
-}
-
-// Where the result goes; of a gathering, what `source` has given to it.
-size_t Board::targets_of(uint64_t seq, int source, Target* targets) const {
-  size_t count = 0;
-  bool by_board = false;
-  const auto number = static_cast<size_t>(source);
-  for (int rank = 0; rank < shape_.ranks; ++rank) {
-    const ChunkCall& call = call_of(rank, seq);
-    if (call.begin >= std::min(call.end, call.elements)) continue;
-    if (call.to == 0) {
-      by_board = true;
-      continue;
-    }
-    targets[count++] = {memory_ + call.to + number * call.to_stride, call.begin, call.end,
-                        call.is_large ? Stores::kNonTemporal : Stores::kCached};
-  }
-  const uint32_t elements = call_of(0, seq).elements;
-  if (by_board) targets[count++] = {result_memory(seq) + number * elements, 0, elements, stores()};
-  return count;
-}
-
-Verdict Board::reduce_frames(uint64_t seq) const {
-  if (!is_agreed(seq)) return Verdict::kMismatch;
-  const ChunkCall& call = call_of(0, seq);
-  if (call.movement != Movement::kNone) {
-    move_frames(call, seq);
-    return Verdict::kReduced;
-  }
-  std::array<const uint8_t*, kMaxWorkers> inputs;
-  for (int rank = 0; rank < shape_.ranks; ++rank) inputs[static_cast<size_t>(rank)] = elements_of(rank, seq);
-  std::array<Target, kMaxWorkers + 1> targets;
-  const size_t count = targets_of(seq, 0, targets.data());
-  if (call.elements > 0) {
-    reduce_chunk(call.reduction, inputs.data(), shape_.ranks, call.elements, targets.data(), count);
-  }
-  return Verdict::kReduced;
-}
-
-// Frames are their ranks' again when the result is published: so what moves goes through the result, too.
-void Board::move_frames(const ChunkCall& call, uint64_t seq) const {
-  std::array<Target, kMaxWorkers + 1> targets;
-  if (call.movement == Movement::kBroadcast) {
-    const size_t count = targets_of(seq, 0, targets.data());
-    return copy_chunk(elements_of(call.root, seq), call.elements, targets.data(), count);
-  }
-  for (int rank = 0; rank < shape_.ranks; ++rank) {
-    if (call.movement == Movement::kGather) {
-      const size_t count = targets_of(seq, rank, targets.data());
-      copy_chunk(elements_of(rank, seq), call.elements, targets.data(), count);
-      continue;
-    }
-    const ChunkCall& its = call_of(rank, seq);
-    const bool direct = its.to != 0;
-    uint8_t* to = direct ? memory_ + its.to : result_memory(seq) + static_cast<size_t>(rank) * call.elements;
-    const Target target{to, 0, call.elements, direct && its.is_large ? Stores::kNonTemporal : stores()};
-    copy_chunk(elements_of(call.root, seq, rank), call.elements, &target, 1);
-  }
 }
 
 // A rank says what it waits for, then looks once more; here it is the other way round. One of both sees the other.
@@ -331,18 +272,18 @@ void Board::publish(uint64_t seq, Verdict verdict) const {
   Slot& slot = slot_of(seq);
   slot.verdict = verdict;
   slot.published.store(seq, std::memory_order_release);
-  const uint64_t published = ready_->published.fetch_add(1, std::memory_order_seq_cst) + 1;
+  const uint64_t published = progress_->published.fetch_add(1, std::memory_order_seq_cst) + 1;
   full_fence();
   for (int rank = 0; rank < shape_.ranks; ++rank) {
-    const uint64_t wanted = presence_[rank].wanted.load(std::memory_order_relaxed);
-    if (wanted != 0 && (wanted <= published || verdict != Verdict::kReduced)) wake(rank);
+    const uint64_t wanted = presence_[rank].wanted_published.load(std::memory_order_relaxed);
+    if (wanted != 0 && (wanted <= published || verdict == Verdict::kMismatch)) wake(rank);
   }
 }
 
 bool Board::is_published(uint64_t seq) const { return slot_of(seq).published.load(std::memory_order_acquire) == seq; }
 Verdict Board::verdict(uint64_t seq) const { return slot_of(seq).verdict; }
 const uint8_t* Board::result(uint64_t seq) const { return result_memory(seq); }
-uint64_t Board::published() const { return ready_->published.load(std::memory_order_seq_cst); }
+uint64_t Board::published() const { return progress_->published.load(std::memory_order_seq_cst); }
 
 // ---- with owners ----
 
@@ -389,9 +330,10 @@ bool Board::is_deserted() const {
   return true;
 }
 
-uint32_t Board::fall_asleep(int rank, uint64_t until_published) const {
+uint32_t Board::fall_asleep(int rank, uint64_t until_ready, uint64_t until_published) const {
   const uint32_t heard = doorbells_[rank].doorbell.load(std::memory_order_acquire);
-  presence_[rank].wanted.store(until_published, std::memory_order_relaxed);
+  presence_[rank].wanted_ready.store(until_ready, std::memory_order_relaxed);
+  presence_[rank].wanted_published.store(until_published, std::memory_order_relaxed);
   full_fence();
   return heard;
 }
@@ -400,11 +342,15 @@ void Board::wait_for_bell(int rank, uint32_t heard, Duration timeout) const {
   futex_wait(doorbells_[rank].doorbell, heard, timeout);
 }
 
-void Board::awake(int rank) const { presence_[rank].wanted.store(0, std::memory_order_relaxed); }
+void Board::awake(int rank) const {
+  presence_[rank].wanted_ready.store(0, std::memory_order_relaxed);
+  presence_[rank].wanted_published.store(0, std::memory_order_relaxed);
+}
 
 void Board::wake(int rank) const {
   full_fence();
-  if (presence_[rank].wanted.exchange(0, std::memory_order_relaxed) == 0) return;
+  presence_[rank].wanted_ready.store(0, std::memory_order_relaxed);
+  if (presence_[rank].wanted_published.exchange(0, std::memory_order_relaxed) == 0) return;
   std::atomic<uint32_t>& doorbell = doorbells_[rank].doorbell;
   doorbell.fetch_add(1, std::memory_order_release);
   futex_wake(doorbell);

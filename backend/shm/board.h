@@ -1,13 +1,15 @@
 // What the ranks of one host share to reduce each other's chunks, and the rules by which they do. The chunks of all
 // collectives of a board are one stream, numbered from 1 on, the same on all ranks; chunk `seq` uses slot seq % slots:
 //
-// - offer: each rank copies its chunk into its frame of the slot; the last one puts the slot on the list of ready ones;
-// - claim: any rank takes it from there, and reduces all frames into the slot's result;
-// - publish: and says that it is there.
+// - offer: each rank copies its chunk into its frame of the slot. The last one makes the chunk ready, and says what is
+//   to be done (Verdict): each rank makes its own result, or its part of the result of all;
+// - make: each rank does that, in the order of chunks. The last one publishes the chunk.
 //
-// No rank offers the next use of a slot before it has read the result of this one. So when all have offered, the memory
-// of the last result is free again, and all frames stay as they are until the new one is published. Nothing here waits
-// or holds a lock, so a rank that dies blocks no other: only its own contributions are missing.
+// No rank offers a chunk before it has taken the results of all but the last window() before it, half of the slots. So
+// when all have offered one, the slot's last result has been taken, and frames stay as they are until all ranks have
+// made what they make of them: a rank that writes the next one has taken the results of half of the slots since, and
+// all others had taken this one's when they offered those. Nothing here waits or holds a lock, so a rank that dies
+// blocks no other: only what it does is missing.
 //
 // A tensor that lies in the segment is read, and gets the result, in place. A rank that gives up says so on the board
 // (fail) before its tensors change, and what has been read of them is not published then.
@@ -27,6 +29,7 @@
 #include "base/status.h"
 #include "engine/engine.h"
 #include "shm/reducer.h"
+#include "slots/chunk_plan.h"
 
 namespace switchml::shm {
 
@@ -35,14 +38,17 @@ struct BoardShape {
   int ranks = 0;           // 1 ... kMaxWorkers
   int slots = 0;           // 1 ... kMaxSlots
   size_t chunk_bytes = 0;  // a multiple of 64
-  int owners = 0;          // 0: any rank reduces a chunk; else rank seq % owners hands it to a switch; at most `ranks`
+  int owners = 0;          // 0: the ranks reduce chunks; else rank seq % owners hands it to a switch; at most `ranks`
   /// A second board, for collectives of so few bytes, lies behind this one; 0: there is none. A multiple of 64.
   size_t short_chunk_bytes = 0;
+  /// A result of a chunk of so few bytes each rank makes for itself: that takes less than to wait for the others'
+  /// parts.
+  size_t few_bytes = 32 * 1024;
 
   /// The size of the whole board and the one behind it; a multiple of 64.
   size_t bytes() const;
   /// The shape of the board behind it.
-  BoardShape short_shape() const { return {ranks, slots, short_chunk_bytes, owners}; }
+  BoardShape short_shape() const { return {ranks, slots, short_chunk_bytes, owners, 0, few_bytes}; }
 };
 
 /// What a board takes at most, whatever the number of ranks; and the short one behind it.
@@ -60,6 +66,8 @@ struct ChunkCall {
   uint32_t elements = 0;  // elements of the frame; of one piece where each rank has one (shm/host_map.h)
   Movement movement = Movement::kNone;
   int root = 0;  // used by broadcasts and scatters
+  /// Each rank makes a part of the result, unless that is of few bytes. Else each makes what it takes.
+  bool is_in_parts = false;
 
   // ---- what is the rank's own ----
   /// Where its elements are, in bytes from the segment's beginning (shm/arena.h), and how far it is from one rank's to
@@ -75,7 +83,14 @@ struct ChunkCall {
   bool is_large = false;  // the result that it takes would not stay in the caches
 };
 
-enum class Verdict : uint32_t { kReduced = 0, kMismatch = 1 };
+/// What a chunk is that all have offered, and what each rank makes of it.
+enum class Verdict : uint32_t {
+  kReduced,   // A switch's result, of all hosts.
+  kMismatch,  // Nothing: ranks have called different things.
+  kFrames,    // Its own result, of frames. The chunk is published at once.
+  kTensors,   // The same, of tensors that may change when the chunk is published.
+  kParts,     // Its part of the result, for all.
+};
 
 /// A view of a board in shared memory; any number of processes has one each. Thread-safe, but for what is a rank's own.
 class Board {
@@ -88,28 +103,30 @@ class Board {
   /// Gives memory to the frames and results of chunk `seq`, and of all that use its slot.
   Status populate(uint64_t seq) const;
 
-  /// How all ranks are to write their frames and results from now on; any may be late to do so. Thread-safe.
-  void set_stores(Stores stores) const;
-  Stores stores() const;
-
-  /// A line that `rank` writes when it offers chunk `seq`, in the caches always, and that no rank reads until all have
-  /// offered: to see how long what others write takes to come. Null where chunks have owners.
-  const std::atomic<uint64_t>* probe_line(int rank, uint64_t seq) const;
-  /// The LatencyScore of all ranks. Another rank's write at the same time may be lost.
-  std::atomic<int32_t>& line_score() const;
-
   /// Where `rank` puts its part of chunk `seq` before it offers it: chunk_bytes of elements, 64-byte aligned.
   uint8_t* frame(int rank, uint64_t seq) const;
   /// Once per chunk, in the order of chunks.
   void offer(int rank, uint64_t seq, const ChunkCall& call) const;
-  /// A ready chunk that is the caller's to reduce, or 0.
-  uint64_t claim(int rank) const;
-  bool any_ready() const;
-  /// Reduces a chunk that claim() gave, or puts together what moves, publishes the result and wakes ranks that sleep
-  /// until it is there. Publishes nothing that it has read from tensors of ranks that have given up.
-  void reduce(uint64_t seq) const;
+  /// Whether all have offered it. Without owners.
+  bool is_ready(uint64_t seq) const;
+  /// Whether a chunk of frames is of kParts. Then no rank reads `rank`'s part of its frame but itself.
+  bool is_shared_out(const ChunkCall& call) const;
+  /// Which elements of the result of a chunk of kParts `rank` makes.
+  ElementRange part_of(int rank, const ChunkCall& call) const;
+  /// Makes its part for all ranks. `own_input`: the chunk of this rank's input; null: it is in its frame or in the
+  /// segment. `own_result`: where the elements go that this rank takes, if not to the segment. `stores`: of what the
+  /// others copy.
+  void make_part(int rank, uint64_t seq, const uint8_t* own_input, uint8_t* own_result, Stores stores) const;
+  /// Where `rank` has, of a chunk that is not published, elements for another one (`piece`: of a scatter).
+  const uint8_t* elements_of(int rank, uint64_t seq, int piece = 0) const;
+  /// `rank` has made what it has to make of a ready chunk; the last one publishes it. Not what has been read of tensors
+  /// of ranks that have given up.
+  void made(int rank, uint64_t seq) const;
+  bool has_made(int rank, uint64_t seq) const;
+  /// Chunks that are ready; a chunk is when those before it are.
+  uint64_t ready() const;
 
-  // ---- with owners, instead of claim and reduce ----
+  // ---- with owners, instead of that ----
   int owner_of(uint64_t seq) const { return static_cast<int>(seq % static_cast<uint64_t>(shape_.owners)); }
   /// Whether all have offered a chunk that is not published yet.
   bool is_complete(uint64_t seq) const;
@@ -126,17 +143,17 @@ class Board {
   static constexpr size_t kMaxReason = 1000;
 
   bool is_published(uint64_t seq) const;
-  /// Precondition: the chunk is published. Valid until the rank offers the next use of the slot.
+  /// Precondition: the chunk is ready or published. Valid until the rank offers the next use of the slot.
   Verdict verdict(uint64_t seq) const;
   const uint8_t* result(uint64_t seq) const;
+  /// How many chunks a rank may have offered without having taken their results.
+  uint64_t window() const;
 
   /// What `rank` has said when it offered the chunk.
   const ChunkCall& call_of(int rank, uint64_t seq) const;
 
   // ---- for messages ----
   bool has_offered(int rank, uint64_t seq) const;
-  /// The rank that reduces a chunk that all have offered; -1: none yet.
-  int claimed_by(uint64_t seq) const;
 
   // ---- presence and sleep ----
   void leave(int rank) const;
@@ -145,10 +162,11 @@ class Board {
   bool has_left(int rank) const;
   /// Chunks published so far, of all.
   uint64_t published() const;
-  /// A sleep until so many chunks are published, a rank leaves, or wake(rank). Look between the first and the second
-  /// whether there is something to do: no wake can be missed then. On several boards that have the same doorbells: the
-  /// first on all of them, then the second on one, with what the first on it has returned, then the third on all.
-  uint32_t fall_asleep(int rank, uint64_t until_published) const;
+  /// A sleep until a chunk is ready, or so many are published, a rank leaves, or wake(rank). UINT64_MAX: never. Look
+  /// between the first and the second whether there is something to do: no wake can be missed then. On several boards
+  /// that have the same doorbells: the first on all of them, then the second on one, with what the first on it has
+  /// returned, then the third on all.
+  uint32_t fall_asleep(int rank, uint64_t until_ready, uint64_t until_published) const;
   void wait_for_bell(int rank, uint32_t heard, Duration timeout) const;
   void awake(int rank) const;
   /// Ends a sleep of `rank`, if it is in one.
@@ -161,35 +179,27 @@ class Board {
   static size_t bytes(const BoardShape& shape);
 
  private:
+  struct Presence;
   struct Slot;
   struct Offer;
-  struct ProbeLine;
-  struct ReadyList;
-  struct Presence;
+  struct Progress;
   struct Reason;
   struct Layout;
   size_t index(uint64_t seq) const { return static_cast<size_t>(seq % static_cast<uint64_t>(shape_.slots)); }
   Slot& slot_of(uint64_t seq) const;
   Offer& offer_of(int rank, uint64_t seq) const;
-  ProbeLine& probe_line_of(int rank, uint64_t seq) const;
   size_t slot_bytes() const;
-  void push(uint64_t seq) const;
-  Verdict reduce_frames(uint64_t seq) const;
-  void move_frames(const ChunkCall& call, uint64_t seq) const;
-  const uint8_t* elements_of(int rank, uint64_t seq, int part = 0) const;
-  size_t targets_of(uint64_t seq, int source, Target* targets) const;
+  Verdict verdict_on(uint64_t seq) const;
   bool reads_tensors(uint64_t seq) const;
 
   BoardShape shape_;
   uint8_t* memory_;  // the segment
-  ReadyList* ready_;
+  Progress* progress_;
   Reason* reason_;
-  std::atomic<uint64_t>* entries_;
   Presence* presence_;
   Presence* doorbells_;
   Slot* slots_;
   Offer* offers_;
-  ProbeLine* probe_lines_;
   uint8_t* frames_;
 };
 

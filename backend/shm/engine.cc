@@ -30,7 +30,7 @@ class MemoryEngine final : public Engine {
         local_rank_(board_, options_.rank, [this](const Status& status) { on_failure(status); },
                     {up_.get(), payload_bytes_, exact_, uplink.host_map,
                      short_board_ ? StreamChoice::kBulk : StreamChoice::kByLength}) {
-    if (options_.shape.owners == 0) local_rank_.time_lines(options_.line_timer);
+    local_rank_.time_copies(&monotonic_now);
     if (options_.arena != nullptr) local_rank_.share_tensors(*options_.arena);
     local_rank_.warn_when_slow(options_.slow);
     std::vector<LocalRank*> local_ranks = {&local_rank_};
@@ -38,6 +38,7 @@ class MemoryEngine final : public Engine {
       short_.emplace(
           *short_board_, options_.rank, [this](const Status& status) { on_failure(status); },
           HostUplink{up_.get(), payload_bytes_, exact_, uplink.host_map, StreamChoice::kShort});
+      short_->time_copies(&monotonic_now);
       short_->warn_when_slow(options_.slow);
       local_rank_.yield_to(*short_);
       local_ranks.insert(local_ranks.begin(), &*short_);

@@ -22,8 +22,6 @@ struct MemoryEngineOptions {
   int rank = 0;  // among those of the board
   /// Told once when the engine gives up (timeout, mismatch, a rank that left), from its thread.
   std::function<void(const Status&)> on_failure;
-  /// How lines of other ranks are timed, on one host (LocalRank::time_lines).
-  LatencyTimer line_timer = &time_to_read;
   /// This rank's in the segment, or null; not with owners.
   std::shared_ptr<Arena> arena = nullptr;
   /// This rank's, or null: they fail with the engine, and the engine with them. The engine closes them.

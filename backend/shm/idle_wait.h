@@ -16,13 +16,20 @@ namespace switchml::shm {
 /// One thread.
 class IdleWait {
  public:
-  /// Busy-polls for up to `spin` (kSpin); 0: yields up to `yields` times in a row instead.
-  IdleWait(Duration spin, int yields) : spins_(spin > Duration(0)), spin_(spin), yields_(yields) {}
+  /// The longest busy-poll, if recent waits took no longer than that.
+  static constexpr Duration kLongestSpin = microseconds(250);
+  /// Busy-polls if `spin` is not 0; else it yields up to `yields` times in a row instead.
+  IdleWait(Duration spin, int yields)
+      : spins_(spin > Duration(0)), spin_(spins_ ? kLongestSpin : spin), yields_(yields) {}
 
   /// True once found() is. If it returns false: sleep. `stop` ends busy-polling; yields only if `may_yield`.
   template <typename Found, typename Stop>
   bool operator()(const Found& found, const Stop& stop, bool may_yield = true) {
     return spins_ ? spin_(found, stop) : may_yield && yield(found);
+  }
+  /// The sleep after it has ended because of found().
+  void slept() {
+    if (spins_) spin_.slept();
   }
 
  private:

@@ -23,8 +23,7 @@ LocalRank::LocalRank(const Board& board, int rank, std::function<void(const Stat
       uplink_(std::move(uplink)),
       host_map_(uplink_.host_map.value_or(HostMap::on_one_host(board.shape().ranks))),
       tensors_(board, rank, host_map_, uplink_.payload_bytes, uplink_.exact),
-      populated_(static_cast<size_t>(board.shape().slots)),
-      stores_(board, rank) {
+      populated_(static_cast<size_t>(board.shape().slots)) {
   const int owners = board.shape().owners;
   SWITCHML_ASSERT((uplink_.engine != nullptr) == (rank < owners));
   SWITCHML_ASSERT(host_map_.ranks_here().size() == static_cast<size_t>(board.shape().ranks));
@@ -139,7 +138,6 @@ bool LocalRank::step(Time now) {
   if (attention_.load(std::memory_order_acquire)) take_submissions();
   if (!status_.ok()) return false;
   if (stuck_since_ == kNever || oldest_ == next_) stuck_since_ = now;
-  stores_.choose(now);
   bool moved = false;
   for (int round = 0; round < kRoundsPerStep; ++round) {
     bool any = false;
@@ -147,9 +145,8 @@ bool LocalRank::step(Time now) {
       any = true;
       stuck_since_ = now;
     }
-    const bool offered = offer_one();
-    any = any || offered;
-    if (!offered) any = reduce_one() || any;  // while it offers, others may reduce
+    any = offer_one() || any;
+    any = make_one() || any;
     while (hand_one_up()) any = true;
     if (!any || !status_.ok()) break;
     moved = true;
@@ -166,12 +163,12 @@ bool LocalRank::has_work() const {
   if (attention_.load(std::memory_order_acquire)) return true;
   if (!status_.ok()) return false;
   if (can_hand_up() || !board_.failure().ok()) return true;
-  return board_.any_ready() || can_offer() || (oldest_ != next_ && board_.is_published(oldest_));
+  return can_make() || can_offer() || (oldest_ != next_ && board_.is_published(oldest_));
 }
 
 // ---- from a tensor to the board ----
 
-bool LocalRank::is_window_full() const { return next_ - oldest_ >= static_cast<uint64_t>(board_.shape().slots); }
+bool LocalRank::is_window_full() const { return next_ - oldest_ >= board_.window(); }
 
 // Whether the input has the elements of the chunk that is offered next.
 bool LocalRank::is_ready(const Task& task) const {
@@ -191,9 +188,12 @@ bool LocalRank::offer_one() {
   Task& task = tasks_[offering_];
   const ElementRange chunk = task.chunk(task.offered);
   if (chunk.count > 0 && !has_memory(next_)) return false;
+  if (task.offered == 0) {
+    task.first_seq = next_;
+    task.keeps_input = offering_ == 0 && (sibling_ == nullptr || !sibling_->has_results_to_come());
+  }
   const ChunkCall call = tensors_.describe(task, chunk);
-  if (chunk.count > 0 && call.from == 0) tensors_.fill(task, chunk, board_.frame(rank_, next_));
-  if (task.offered == 0) task.first_seq = next_;
+  if (chunk.count > 0 && call.from == 0) tensors_.fill(task, chunk, next_, clock_);
   board_.offer(rank_, next_++, call);
   if (++task.offered == task.chunks) ++offering_;
   return true;
@@ -212,12 +212,26 @@ bool LocalRank::has_memory(uint64_t seq) {
   return false;
 }
 
-bool LocalRank::reduce_one() {
-  const uint64_t seq = board_.claim(rank_);
-  if (seq == 0) return false;
-  stores_.time_a_line(seq);
-  board_.reduce(seq);
+bool LocalRank::can_make() const { return board_.shape().owners == 0 && mine_ < next_ && board_.is_ready(mine_); }
+
+bool LocalRank::make_one() {
+  if (!can_make()) return false;
+  const uint64_t seq = mine_++;
+  const Verdict verdict = board_.verdict(seq);
+  if (verdict != Verdict::kParts && verdict != Verdict::kTensors) return true;
+  const Task& task = task_of(seq);
+  tensors_.make(task, task.chunk(static_cast<size_t>(seq - task.first_seq)), seq);
+  board_.made(rank_, seq);
   return true;
+}
+
+// Precondition: the chunk has been offered, and its result not been taken.
+const LocalRank::Task& LocalRank::task_of(uint64_t seq) const {
+  const auto task = std::find_if(tasks_.begin(), tasks_.end(), [&](const Task& one) {
+    return one.offered > 0 && seq >= one.first_seq && seq - one.first_seq < one.chunks;
+  });
+  SWITCHML_ASSERT(task != tasks_.end());
+  return *task;
 }
 
 // ---- to the other hosts ----
@@ -227,12 +241,8 @@ bool LocalRank::can_hand_up() const { return uplink_.engine != nullptr && mine_ 
 bool LocalRank::hand_one_up() {
   if (!status_.ok() || !can_hand_up()) return false;
   const uint64_t seq = mine_;
-  const auto task = std::find_if(tasks_.begin(), tasks_.end(), [&](const Task& one) {
-    return one.offered > 0 && seq >= one.first_seq && seq - one.first_seq < one.chunks;
-  });
-  SWITCHML_ASSERT(task != tasks_.end());                  // chunks that are not published are not finished
   mine_ += static_cast<uint64_t>(board_.shape().owners);  // [HOST-9]
-  uplink_.engine->submit(chunk_for_all(*task, seq));
+  uplink_.engine->submit(chunk_for_all(task_of(seq), seq));
   return true;
 }
 
@@ -265,9 +275,9 @@ bool LocalRank::finish_one() {
     fail(differs_from("the other ranks of this host"));
     return false;
   }
-  stores_.on_chunk(task.finished, task.chunks);
   if (!task.is_announcement) take_result(task);
   ++oldest_;
+  if (board_.shape().owners == 0) mine_ = std::max(mine_, oldest_);
   if (++task.finished < task.chunks) return true;
   if (task.is_awaited()) --called_;
   const auto done = std::move(task.collective.done);
@@ -277,6 +287,10 @@ bool LocalRank::finish_one() {
   if (tasks_.empty()) earliest_deadline_ = kNever;
   if (done) done(outcome);
   return true;
+}
+
+bool LocalRank::has_results_to_come() const {
+  return std::any_of(tasks_.begin(), tasks_.end(), [](const Task& task) { return !task.is_announcement; });
 }
 
 void LocalRank::take_result(const Task& task) {
@@ -292,13 +306,21 @@ void LocalRank::take_result(const Task& task) {
 
 // Half of the window at once: to wake for every chunk would cost more than the chunks, where ranks share cores. But no
 // collective waits for the next one, which other ranks may call much later.
-uint64_t LocalRank::awaited() const {
-  if (oldest_ == next_ || called_ == 0) return UINT64_MAX;  // no caller waits for announcements alone
-  const uint64_t half = static_cast<uint64_t>(board_.shape().slots + 1) / 2;
-  uint64_t until = std::min(oldest_ + half - 1, next_ - 1);
-  until = std::min(until, oldest_ + (tasks_.front().chunks - tasks_.front().finished) - 1);
-  // Counted, not looked at: later ones may be there before the oldest is. Any further one may be it, then.
-  return std::max(until, board_.published() + 1);
+uint64_t LocalRank::awaited(uint64_t first) const {
+  const Task& task = task_of(first);
+  const uint64_t half = (board_.window() + 1) / 2;
+  return std::min({first + half - 1, next_ - 1, task.first_seq + task.chunks - 1});
+}
+
+uint32_t LocalRank::fall_asleep() const {
+  uint64_t ready = UINT64_MAX;
+  uint64_t published = UINT64_MAX;
+  if (oldest_ != next_ && called_ > 0) {  // no caller waits for announcements alone
+    if (board_.shape().owners == 0 && mine_ < next_) ready = awaited(mine_);
+    // Counted, not looked at: later ones may be there before the oldest is. Any further one may be it, then.
+    published = std::max(awaited(oldest_), board_.published() + 1);
+  }
+  return board_.fall_asleep(rank_, ready, published);
 }
 
 bool LocalRank::is_roused() const { return has_work() || (status_.ok() && !gone().empty()); }
@@ -307,7 +329,7 @@ void LocalRank::sleep(const std::vector<LocalRank*>& local_ranks, Duration timeo
   const LocalRank& first = *local_ranks.front();
   uint32_t heard = 0;
   for (const LocalRank* local_rank : local_ranks) {
-    const uint32_t doorbell = local_rank->board_.fall_asleep(local_rank->rank_, local_rank->awaited());
+    const uint32_t doorbell = local_rank->fall_asleep();
     if (local_rank == &first) heard = doorbell;
   }
   const bool busy =
@@ -355,14 +377,19 @@ std::string LocalRank::name_of(int rank) const {
   return std::to_string(host_map_.ranks_here()[static_cast<size_t>(rank)]);
 }
 
-// A rank that has left contributes nothing any more and hands nothing up.
+// Whether the oldest chunk waits for what `rank` makes of it.
+bool LocalRank::owes_part(int rank) const {
+  return board_.shape().owners == 0 && board_.is_ready(oldest_) && !board_.has_made(rank, oldest_);
+}
+
+// A rank that has left contributes nothing any more, makes nothing and hands nothing up.
 std::string LocalRank::gone() const {
   if (called_ == 0 || oldest_ == next_ || board_.is_published(oldest_)) return {};
   std::string text;
   for (int rank = 0; rank < board_.shape().ranks; ++rank) {
     if (!board_.has_left(rank)) continue;
     const bool owns = board_.shape().owners > 0 && board_.owner_of(oldest_) == rank;
-    if (board_.has_offered(rank, oldest_) && !owns) continue;
+    if (board_.has_offered(rank, oldest_) && !owns && !owes_part(rank)) continue;
     text += (text.empty() ? "" : ", ") + name_of(rank) + " (left the session)";
   }
   return board_.is_published(oldest_) ? "" : text;  // a rank may publish it last and leave
@@ -386,25 +413,24 @@ void LocalRank::check_others() {
 
 std::string LocalRank::missing_text(Time now) const {
   std::string missing;
+  std::string owing;
   for (int rank = 0; rank < board_.shape().ranks; ++rank) {
+    if (!board_.has_made(rank, oldest_)) owing += (owing.empty() ? "" : ", ") + name_of(rank);
     if (board_.has_offered(rank, oldest_)) continue;
     missing += (missing.empty() ? "" : ", ") + name_of(rank);
     if (board_.has_left(rank)) missing += " (left the session)";
   }
   std::ostringstream text;
   const double silent = stuck_since_ == kNever ? 0.0 : to_seconds(now - stuck_since_);
-  const int adding = board_.shape().owners > 0 ? -1 : board_.claimed_by(oldest_);
   if (!missing.empty()) {
     text << "no contribution from rank " << missing << " for " << silent
          << " s: is that rank dead, stopped, or did it not call this collective?";
   } else if (board_.shape().owners > 0) {
     text << "all ranks of this host have contributed, and rank " << name_of(board_.owner_of(oldest_))
          << " has not got the sum of all hosts for " << silent << " s";
-  } else if (adding >= 0) {
-    text << "all ranks have contributed, and rank " << name_of(adding) << " has been adding them for " << silent
-         << " s: is that rank dead or stopped?";
   } else {
-    text << "all ranks have contributed, and none has added them for " << silent << " s: is one dead or stopped?";
+    text << "all ranks have contributed, and rank " << owing << " has not added its part for " << silent
+         << " s: is that rank dead or stopped?";
   }
   return text.str();
 }
@@ -412,7 +438,7 @@ std::string LocalRank::missing_text(Time now) const {
 void LocalRank::fail(const Status& status) {
   SWITCHML_ASSERT(!status.ok());
   if (!status_.ok()) return;
-  while (reduce_one()) {  // all have offered these: ranks that go on count on one of them doing it
+  while (make_one()) {  // all have offered these: ranks that go on count on its part
   }
   status_ = status;
   const bool differs = status.code() == Code::kMismatch;  // each rank says what it has called itself

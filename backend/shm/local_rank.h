@@ -1,6 +1,6 @@
 // One rank's part in the reductions of its host, and of all hosts where the board has owners, written as a machine that
-// is stepped: step(now) does what can be done without waiting. It reads no clock (time_lines() is given one) and starts
-// no thread (local_rank_thread.h runs it).
+// is stepped: step(now) does what can be done without waiting. It starts no thread (local_rank_thread.h runs it) and
+// reads no clock but the one of time_copies().
 #pragma once
 
 #include <atomic>
@@ -17,7 +17,6 @@
 #include "engine/engine.h"
 #include "shm/board.h"
 #include "shm/host_map.h"
-#include "shm/store_choice.h"
 #include "shm/tensor_chunks.h"
 
 namespace switchml::shm {
@@ -48,9 +47,6 @@ class LocalRank {
   /// ranks find out which choose different boards. Its end is that of the chunk. With `done` null no caller waits for
   /// it.
   void announce(Collective collective);
-  /// Finds out whether lines that ranks write for each other are slow, and has them written with non-temporal stores
-  /// where that is faster (store_choice.h). On all ranks of a board without owners, or on none, before the first step.
-  void time_lines(LatencyTimer timer) { stores_.time_lines(timer); }
   /// Other ranks then read and write tensors in place. `arena` outlives it. Before the first step; not with owners.
   void share_tensors(Arena& arena) { tensors_.share_tensors(arena); }
   /// A step ends early when `priority`, of this rank on the board beside, has work. The same thread steps both. Before
@@ -59,6 +55,8 @@ class LocalRank {
     priority_rank_ = sibling_ = &priority;
     priority.sibling_ = this;
   }
+  /// Tells how long copies take. Before the first step.
+  void time_copies(Clock clock) { clock_ = clock; }
   /// Before the first step.
   void warn_when_slow(SlowWarning slow) { slow_ = std::move(slow); }
   /// Thread-safe: the next step fails everything with `status` (the first one counts).
@@ -116,12 +114,17 @@ class LocalRank {
   bool offer_one();
   bool has_memory(uint64_t seq);
   bool finish_one();
-  bool reduce_one();
+  bool can_make() const;
+  bool make_one();
+  const Task& task_of(uint64_t seq) const;
   bool can_hand_up() const;
   bool hand_one_up();
   Collective chunk_for_all(const Task& task, uint64_t seq) const;
   void take_result(const Task& task);
-  uint64_t awaited() const;
+  bool has_results_to_come() const;
+  uint64_t awaited(uint64_t first) const;
+  uint32_t fall_asleep() const;
+  bool owes_part(int rank) const;
   bool is_roused() const;
   void check_deadline(Time now);
   std::string gone() const;
@@ -143,16 +146,16 @@ class LocalRank {
   const LocalRank* priority_rank_ = nullptr;
   const LocalRank* sibling_ = nullptr;
   std::vector<bool> populated_;  // indexed by slot
-  StoreChoice stores_;
   std::deque<Task> tasks_;
   size_t called_ = 0;    // tasks that a caller waits for
   size_t offering_ = 0;  // collective of the next offer
   uint64_t next_ = 1;    // chunk to offer next
   uint64_t oldest_ = 1;  // the next result to take is this chunk's
-  uint64_t mine_ = 0;    // the chunk that this rank hands up next, if it has an uplink
+  uint64_t mine_ = 1;    // the chunk of which this rank makes its part next, or, with owners, that it hands up
   Time earliest_deadline_ = kNever;
   Time stuck_since_ = kNever;  // since when no result has been taken though one is awaited
   SlowWarning slow_;
+  Clock clock_ = [] { return Time(); };
   Status status_;
 
   std::mutex mutex_;  // guards the two below

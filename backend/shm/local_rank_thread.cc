@@ -131,6 +131,7 @@ void LocalRankThread::step_or_wait(IdleWait& wait, bool yields_only_amid, const 
   for (const LocalRank* local_rank : local_ranks_) wakeup = std::min(wakeup, local_rank->next_wakeup());
   const Duration patience = wakeup == kNever ? kLongest : std::min<Duration>(kLongest, wakeup - monotonic_now());
   if (patience > Duration(0)) LocalRank::sleep(local_ranks_, patience);
+  if (waiting && has_work()) wait.slept();
 }
 
 bool LocalRankThread::step() {

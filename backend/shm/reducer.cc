@@ -28,10 +28,6 @@ void deliver(const uint8_t* from, size_t size, size_t first, size_t n, const Tar
   }
 }
 
-bool is_among(const uint8_t* to, const uint8_t* const* inputs, int ranks) {
-  return std::find(inputs, inputs + ranks, to) != inputs + ranks;
-}
-
 }  // namespace
 
 void fill_frame(const void* from, size_t bytes, uint8_t* frame, Stores stores) {
@@ -40,28 +36,25 @@ void fill_frame(const void* from, size_t bytes, uint8_t* frame, Stores stores) {
   std::memcpy(frame, from, bytes);
 }
 
-void reduce_chunk(const ElementReduction& reduction, const uint8_t* const* inputs, int ranks, size_t n,
+void reduce_chunk(const ElementReduction& reduction, const uint8_t* const* inputs, int ranks, size_t first, size_t end,
                   const Target* targets, size_t count) {
-  if (count == 0) return;
-  const bool whole = targets->begin == 0 && targets->end >= n;
-  if (count == 1 && whole && targets->stores == Stores::kCached && !is_among(targets->to, inputs, ranks)) {
-    return reduce(reduction, inputs, ranks, n, targets->to);
-  }
+  if (count == 0 || first == end) return;
   const size_t size = element_bytes(reduction.type);
-  alignas(64) Staged staged;
-  const size_t most = staged.size() / size;
   std::array<const uint8_t*, kMaxWorkers> parts;
-  for (size_t first = 0; first < n; first += most) {
-    const size_t elements = std::min(n - first, most);
+  const auto reduce_to = [&](size_t n, uint8_t* to) {
     for (int rank = 0; rank < ranks; ++rank) parts[static_cast<size_t>(rank)] = inputs[rank] + first * size;
-    reduce(reduction, parts.data(), ranks, elements, staged.data());
-    deliver(staged.data(), size, first, elements, targets, count);
+    reduce(reduction, parts.data(), ranks, n, to);
+  };
+  const bool whole = targets->begin <= first && targets->end >= end;
+  const auto lies_in_it = [&](const uint8_t* input) { return input + targets->begin * size == targets->to; };
+  if (count == 1 && whole && targets->stores == Stores::kCached && std::none_of(inputs, inputs + ranks, lies_in_it)) {
+    return reduce_to(end - first, targets->to + (first - targets->begin) * size);
   }
-}
-
-void copy_chunk(const uint8_t* from, size_t n, const Target* targets, size_t count) {
-  for (size_t first = 0; first < n; first += kStagedBytes) {
-    deliver(from + first, 1, first, std::min(n - first, kStagedBytes), targets, count);
+  alignas(64) Staged staged;
+  for (const size_t most = staged.size() / size; first < end; first += most) {
+    const size_t elements = std::min(end - first, most);
+    reduce_to(elements, staged.data());
+    deliver(staged.data(), size, first, elements, targets, count);
   }
 }
 

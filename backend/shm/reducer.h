@@ -22,11 +22,10 @@ struct Target {
 };
 
 /// Copies so many bytes into a frame. Thread-safe, as is all here.
-void fill_frame(const void* from, size_t bytes, uint8_t* frame, Stores stores = Stores::kCached);
-/// reduce() of n elements of each rank to each of `targets`; one of these may be where a rank's elements are.
-void reduce_chunk(const ElementReduction& reduction, const uint8_t* const* inputs, int ranks, size_t n,
+void fill_frame(const void* from, size_t bytes, uint8_t* frame, Stores stores);
+/// reduce() of elements [first, end) of each rank to each of `targets`; one of these may be where a rank's elements
+/// are.
+void reduce_chunk(const ElementReduction& reduction, const uint8_t* const* inputs, int ranks, size_t first, size_t end,
                   const Target* targets, size_t count);
-/// The same for bytes of one rank, as they are.
-void copy_chunk(const uint8_t* from, size_t n, const Target* targets, size_t count);
 
 }  // namespace switchml::shm

@@ -1,9 +1,9 @@
 #include "shm/tensor_chunks.h"
 
+#include <array>
 #include <cstring>
 
 #include "base/fnv.h"
-#include "kernels/kernels.h"
 
 namespace switchml::shm {
 
@@ -11,13 +11,13 @@ namespace {
 
 /// Results of so many bytes are written with non-temporal stores: the first of them would be gone before the last is
 /// read.
-constexpr size_t kNonTemporalBytes = 1024 * 1024;
+constexpr size_t kNonTemporalBytes = 16 * 1024 * 1024;
 
 uint64_t agreed_by(const Collective& collective) {
   return fnv1a(&collective.count, sizeof collective.count, agreement_hash(collective));  // [HOST-11]
 }
 
-// Copies what `to` wants of a chunk.
+// Copies what `to` wants of elements `chunk`, unless it is there.
 void write(ElementType type, const OutputRange& to, ElementRange chunk, const uint8_t* result) {
   const size_t begin = std::max(chunk.begin, to.begin);
   const size_t end = std::min(chunk.begin + chunk.count, to.end);
@@ -25,11 +25,8 @@ void write(ElementType type, const OutputRange& to, ElementRange chunk, const ui
   const size_t size = element_bytes(type);
   uint8_t* target = static_cast<uint8_t*>(to.data) + (begin - to.begin) * size;
   const uint8_t* from = result + (begin - chunk.begin) * size;
-  if ((to.end - to.begin) * size >= kNonTemporalBytes) {
-    kernels().copy_non_temporal(from, target, (end - begin) * size);
-  } else {
-    std::memcpy(target, from, (end - begin) * size);
-  }
+  const bool is_large = (to.end - to.begin) * size >= kNonTemporalBytes;
+  if (from != target) fill_frame(from, (end - begin) * size, target, is_large ? Stores::kNonTemporal : Stores::kCached);
 }
 
 size_t bytes_of_piece(const ChunkCall& call) { return (call.end - call.begin) * element_bytes(call.reduction.type); }
@@ -105,6 +102,7 @@ ChunkCall TensorChunks::describe(const ChunkedCall& call, ElementRange chunk) co
   said.elements = static_cast<uint32_t>(chunk.count);
   said.movement = collective.movement();
   said.root = collective.root();
+  said.is_in_parts = std::holds_alternative<Reduce>(collective.kind);
   if (chunk.count == 0) return said;
   const size_t size = element_bytes(collective.type);
   if (call.from.at != 0) said.from = call.from.at + chunk.begin * size;
@@ -128,27 +126,41 @@ size_t TensorChunks::pieces_of(const ChunkCall& call) const {
   return call.movement == Movement::kGather ? static_cast<size_t>(board_.shape().ranks) : 1;
 }
 
-void TensorChunks::fill(const ChunkedCall& call, ElementRange chunk, uint8_t* frame) const {
+void TensorChunks::fill(const ChunkedCall& call, ElementRange chunk, uint64_t seq, Clock clock) {
+  const Time begin = clock();
+  const size_t bytes = copy_input(call, chunk, board_.frame(rank_, seq));
+  stores_.took(bytes, clock() - begin);
+}
+
+// Returns the bytes.
+size_t TensorChunks::copy_input(const ChunkedCall& call, ElementRange chunk, uint8_t* frame) const {
   const Collective& collective = call.collective;
   const auto [first, elements] = chunk;
   const size_t size = element_bytes(collective.type);
-  const Stores stores = board_.shape().owners == 0 ? board_.stores() : Stores::kCached;
+  const auto copy = [&](const void* from, size_t begin, size_t end) {
+    const auto* bytes = static_cast<const uint8_t*>(from) + first * size;
+    fill_frame(bytes + begin * size, (end - begin) * size, frame + begin * size, stores_.stores());
+    return (end - begin) * size;
+  };
   const auto* scatter = std::get_if<Scatter>(&collective.kind);
   const bool has_root = scatter != nullptr || std::holds_alternative<Broadcast>(collective.kind);
-  if (has_root && !is_root(collective)) return;
+  if (has_root && !is_root(collective)) return 0;
   if (scatter != nullptr) {
     for (size_t rank = 0; rank < scatter->inputs.size(); ++rank) {
       const auto* piece = static_cast<const uint8_t*>(scatter->inputs[rank]);
       std::memcpy(frame + host_map_.piece_of(static_cast<int>(rank)) * elements, piece + first, elements);
     }
-    return;
+    return 0;
   }
-  const auto* exchange = std::get_if<Exchange>(&collective.kind);
-  const size_t given =
-      exchange == nullptr ? elements : std::min(elements, std::max(exchange->send_count, first) - first);
-  if (given == 0) return;
-  const auto* from = static_cast<const uint8_t*>(collective.input()) + first * size;
-  fill_frame(from, given * size, frame, stores);
+  if (const auto* exchange = std::get_if<Exchange>(&collective.kind)) {
+    return copy(exchange->input, 0, std::min(elements, std::max(exchange->send_count, first) - first));
+  }
+  const ChunkCall said = describe(call, chunk);
+  if (own_input(call, chunk) == nullptr || board_.shape().owners > 0 || !board_.is_shared_out(said)) {
+    return copy(collective.input(), 0, elements);
+  }
+  const ElementRange part = board_.part_of(rank_, said);
+  return copy(collective.input(), 0, part.begin) + copy(collective.input(), part.begin + part.count, elements);
 }
 
 // Precondition: a broadcast or a scatter.
@@ -156,24 +168,84 @@ bool TensorChunks::is_root(const Collective& collective) const {
   return host_map_.is_here(collective.root()) && host_map_.local_index(collective.root()) == rank_;
 }
 
-size_t TensorChunks::take(const ChunkedCall& call, ElementRange chunk, uint64_t seq) const {
+// What the caller has in its caches, unless the result of an earlier call may have changed it.
+const uint8_t* TensorChunks::own_input(const ChunkedCall& call, ElementRange chunk) const {
+  if (!call.keeps_input || call.from.at != 0) return nullptr;
+  return static_cast<const uint8_t*>(call.collective.input()) + chunk.begin * element_bytes(call.collective.type);
+}
+
+// Where the first element goes that is taken of a chunk.
+uint8_t* TensorChunks::own_result(const ChunkedCall& call, ElementRange chunk) const {
+  const OutputRange output = call.collective.output();
+  if (output.data == nullptr) return nullptr;
+  const size_t begin = std::max(chunk.begin, output.begin) - output.begin;
+  return static_cast<uint8_t*>(output.data) + begin * element_bytes(call.collective.type);
+}
+
+void TensorChunks::make(const ChunkedCall& call, ElementRange chunk, uint64_t seq) const {
+  if (chunk.count == 0) return;
+  const Verdict verdict = board_.verdict(seq);
+  if (verdict == Verdict::kTensors) make_own(call, chunk, seq);
+  if (verdict == Verdict::kParts)
+    board_.make_part(rank_, seq, own_input(call, chunk), own_result(call, chunk), stores_.stores());
+}
+
+void TensorChunks::make_own(const ChunkedCall& call, ElementRange chunk, uint64_t seq) const {
   const Collective& collective = call.collective;
-  if (call.to.at != 0) {
-    const ChunkCall& said = board_.call_of(rank_, seq);
-    return pieces_of(said) * bytes_of_piece(said);
+  if (const Gather* gather = collective.gather()) {
+    int rank = 0;
+    for (const OutputRange& range : gather->receive_ranges) {
+      write(collective.type, range, chunk, board_.elements_of(rank++, seq));
+    }
+    return;
   }
+  if (collective.operands() == nullptr) {
+    const int piece = std::holds_alternative<Scatter>(collective.kind) ? rank_ : 0;
+    return write(collective.type, collective.output(), chunk, board_.elements_of(collective.root(), seq, piece));
+  }
+  const ChunkCall& said = board_.call_of(rank_, seq);
+  if (said.begin == said.end) return;
+  std::array<const uint8_t*, kMaxWorkers> inputs;
+  for (int rank = 0; rank < board_.shape().ranks; ++rank) {
+    inputs[static_cast<size_t>(rank)] = board_.elements_of(rank, seq);
+  }
+  const uint8_t* own = own_input(call, chunk);
+  if (own != nullptr) inputs[static_cast<size_t>(rank_)] = own;
+  const Target target{own_result(call, chunk), said.begin, said.end,
+                      said.is_large ? Stores::kNonTemporal : Stores::kCached};
+  reduce_chunk(said.reduction, inputs.data(), board_.shape().ranks, said.begin, said.end, &target, 1);
+}
+
+size_t TensorChunks::take(const ChunkedCall& call, ElementRange chunk, uint64_t seq) const {
+  if (chunk.count == 0) return 0;
+  const ChunkCall& said = board_.call_of(rank_, seq);
+  const Verdict verdict = board_.verdict(seq);
+  if (verdict == Verdict::kFrames) make_own(call, chunk, seq);
+  if (verdict == Verdict::kReduced) take_result(call, chunk, seq);
+  if (verdict != Verdict::kParts) return 0;
+  if (said.to != 0) return bytes_of_piece(said);
+  const ElementRange part = board_.part_of(rank_, said);
+  const size_t size = element_bytes(call.collective.type);
+  const auto take = [&](size_t begin, size_t end) {
+    const ElementRange elements{chunk.begin + begin, end - begin};
+    write(call.collective.type, call.collective.output(), elements, board_.result(seq) + begin * size);
+  };
+  take(0, part.begin);
+  take(part.begin + part.count, chunk.count);
+  return 0;
+}
+
+// A switch has published it for the ranks of this host.
+void TensorChunks::take_result(const ChunkedCall& call, ElementRange chunk, uint64_t seq) const {
+  const Collective& collective = call.collective;
   const uint8_t* result = board_.result(seq);
   if (std::holds_alternative<Scatter>(collective.kind)) result += static_cast<size_t>(rank_) * chunk.count;
   const Gather* gather = collective.gather();
-  if (gather == nullptr) {
-    write(collective.type, collective.output(), chunk, result);
-    return 0;
+  if (gather == nullptr) return write(collective.type, collective.output(), chunk, result);
+  int rank = 0;
+  for (const OutputRange& range : gather->receive_ranges) {
+    write(collective.type, range, chunk, result + host_map_.piece_of(rank++) * chunk.count);
   }
-  for (size_t rank = 0; rank < gather->receive_ranges.size(); ++rank) {
-    const size_t at = host_map_.piece_of(static_cast<int>(rank)) * chunk.count;
-    write(collective.type, gather->receive_ranges[rank], chunk, result + at);
-  }
-  return 0;
 }
 
 // What other ranks have begun to read is void, and what they may still write to is not the tensor any more.

@@ -10,6 +10,7 @@
 #include "shm/arena.h"
 #include "shm/board.h"
 #include "shm/host_map.h"
+#include "shm/store_choice.h"
 #include "slots/chunk_plan.h"
 
 namespace switchml::shm {
@@ -26,9 +27,10 @@ struct ChunkedCall {
   bool is_announcement = false;  // it has one chunk, without elements
   uint64_t agreed = 0;
   size_t elements_per_chunk = 0;
-  size_t chunks = 0;  // one or more
-  ArenaRange from;    // its input
-  ArenaRange to;      // its result
+  size_t chunks = 0;         // one or more
+  bool keeps_input = false;  // when it was offered, no earlier call was under way that could change its input
+  ArenaRange from;           // its input
+  ArenaRange to;             // its result
 
   ElementRange chunk(size_t index) const {
     const size_t begin = index * elements_per_chunk;
@@ -49,9 +51,11 @@ class TensorChunks {
   void plan(ChunkedCall* call) const;
   /// What this rank says of a chunk.
   ChunkCall describe(const ChunkedCall& call, ElementRange chunk) const;
-  /// Copies what this rank has of a chunk into its frame.
-  void fill(const ChunkedCall& call, ElementRange chunk, uint8_t* frame) const;
-  /// Copies what the caller wants of a result. Returns the bytes that lie in place already.
+  /// Copies what other ranks may read of this one's part of a chunk into its frame; `clock` tells how long that takes.
+  void fill(const ChunkedCall& call, ElementRange chunk, uint64_t seq, Clock clock);
+  /// Makes what the verdict on a ready chunk asks of this rank.
+  void make(const ChunkedCall& call, ElementRange chunk, uint64_t seq) const;
+  /// Copies what the caller wants of a published chunk, or makes it. Returns the bytes that other ranks have written.
   size_t take(const ChunkedCall& call, ElementRange chunk, uint64_t seq) const;
   /// Voids those of chunks [first, end) that this rank has offered and that are not published: other ranks must not go
   /// on with what this one's caller may change now, nor change it later. `why`: what the board is told.
@@ -64,6 +68,11 @@ class TensorChunks {
   size_t elements_per_chunk(const Collective& collective) const;
   bool is_root(const Collective& collective) const;
   size_t pieces_of(const ChunkCall& call) const;
+  const uint8_t* own_input(const ChunkedCall& call, ElementRange chunk) const;
+  uint8_t* own_result(const ChunkedCall& call, ElementRange chunk) const;
+  size_t copy_input(const ChunkedCall& call, ElementRange chunk, uint8_t* frame) const;
+  void make_own(const ChunkedCall& call, ElementRange chunk, uint64_t seq) const;
+  void take_result(const ChunkedCall& call, ElementRange chunk, uint64_t seq) const;
 
   const Board& board_;
   const int rank_;
@@ -71,6 +80,7 @@ class TensorChunks {
   const size_t payload_bytes_;
   const bool exact_;
   Arena* arena_ = nullptr;
+  StoreChoice stores_;
 };
 
 }  // namespace switchml::shm

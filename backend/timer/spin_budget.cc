@@ -20,6 +20,10 @@ void SpinBudget::report(bool paid, long preemptions, Time now) {
   waits_ = paid_ = 0;
 }
 
+void SpinBudget::report_sleep(Duration waited) {
+  length_ = waited <= most_ ? std::max(length_, std::min(most_, waited + waited / 2)) : std::min(most_, kLeast);
+}
+
 void SpinBudget::pause(Time now) {
   resumes_ = now + pause_;
   pause_ = std::min(2 * pause_, kLongestPause);

@@ -23,14 +23,22 @@ def join(rank=None, size=None, store=None):
     dist.init_process_group("gloo", init_method=f"file://{store}", rank=rank, world_size=size, timeout=TIMEOUT)
 
 
-def new_group(backend, payload=None):
+def place():
+    """(rank, size) as mpirun or torchrun says."""
+    names = ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE")
+    if names[0] not in os.environ:
+        names = ("RANK", "WORLD_SIZE")
+    return tuple(int(os.environ[name]) for name in names)
+
+
+def new_group(backend, payload=None, ranks=None):
     """payload: of switchml; None leaves it to the environment."""
     if backend == "switchml":
         import switchml  # noqa: F401  before PyTorch 2.5 nothing else registers the backend
 
         if payload is not None:
             os.environ["SWITCHML_PAYLOAD"] = str(payload)
-    return dist.new_group(backend=backend, timeout=TIMEOUT)
+    return dist.new_group(ranks, backend=backend, timeout=TIMEOUT)
 
 
 class Pace:

@@ -11,24 +11,20 @@ openmpi-bin, pip install mpi4py).
 
 import argparse
 import importlib.util
-import json
-import os
 import pathlib
 import shutil
 import statistics
-import subprocess
 import sys
-import tempfile
 
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent / "common"))
+import launch  # noqa: E402
 import options  # noqa: E402
 import places  # noqa: E402
 import report  # noqa: E402
 import repository  # noqa: E402
 
 BACKENDS = (*options.BACKENDS, "openmpi")
-PATIENCE = 1800  # seconds for all that some number of ranks does
 
 
 def backend(text):
@@ -79,32 +75,9 @@ def parse():
     return arguments
 
 
-def launcher(ranks, openmpi):
-    if openmpi:
-        return ["mpirun", "--allow-run-as-root", "--oversubscribe", "--bind-to", "none", "-n", ranks, sys.executable]
-    return [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", ranks]
-
-
 def run(ranks, arguments):
     what = {name: getattr(arguments, name) for name in ("sizes", "backends", "calls", "seconds", "rounds")}
-    with tempfile.TemporaryDirectory(prefix="switchml-bench-") as folder:
-        command = [
-            *launcher(ranks, "openmpi" in arguments.backends),
-            HERE / "worker.py",
-            pathlib.Path(folder) / "store",
-            json.dumps(what),
-        ]
-        done = subprocess.run(
-            list(map(str, command)),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            text=True,
-            timeout=PATIENCE,
-            env={**os.environ, "OMP_NUM_THREADS": "1"},
-        )
-    if done.returncode:
-        raise OSError(f"{ranks} ranks ended with status {done.returncode}: what they say is above")
-    return {"ranks": ranks, **json.loads(done.stdout.strip().splitlines()[-1])}
+    return launch.run(HERE / "worker.py", ranks, what)
 
 
 def show(measured, backends):

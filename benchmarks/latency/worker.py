@@ -2,7 +2,6 @@
 Rank 0 prints the result."""
 
 import json
-import os
 import pathlib
 import sys
 import time
@@ -14,16 +13,6 @@ import torch
 import torch.distributed as dist
 
 MIN_CALLS, PROBES = 20, 5
-
-
-def place_of():
-    """(rank, size) as the launcher says."""
-    names = (
-        ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE")
-        if "OMPI_COMM_WORLD_RANK" in os.environ
-        else ("RANK", "WORLD_SIZE")
-    )
-    return tuple(int(os.environ[name]) for name in names)
 
 
 class Bench:
@@ -81,7 +70,7 @@ class Bench:
 
 def main():
     store, what = sys.argv[1], json.loads(sys.argv[2])
-    rank, size = place_of()
+    rank, size = member.place()
     member.join(rank, size, store)
     bench = Bench(what)
     rows = [{"bytes": size, "seconds": bench.measure(size)} for size in what["sizes"]]

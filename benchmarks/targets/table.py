@@ -251,6 +251,60 @@ def latency():
     ]
 
 
+def serving():
+    """Calls with computation between them, beside what engines that serve models have of their own."""
+    peers = ("vllm", "deepspeed", "openmpi")
+
+    def medians(results, ranks, gap, low, high):
+        """[(what it is, {engine: seconds})] of sizes from low to high; Missing where there is no peer."""
+        found = [
+            (
+                f"{report.format_bytes(row['bytes'])} {row['type']}",
+                {name: statistics.median(times) for name, times in row["seconds"].items()},
+            )
+            for run in results.file("serving")["runs"]
+            for row in run["rows"]
+            if (run["ranks"], row["gap"]) == (ranks, gap) and low <= row["bytes"] <= high
+        ]
+        if not found:
+            raise Missing(f"serving.json has no {ranks} ranks with gaps of {gap} us")
+        if not any(name in found[0][1] for name in peers):
+            raise Missing("no other engine is installed (benchmarks/serving says what it needs)")
+        return found
+
+    def ratio(ours, peer, what):
+        return ours / peer, f"{ours / peer:.2f} ({what}: {report.format_seconds(ours)} / {report.format_seconds(peer)})"
+
+    def best(times):
+        return min(times[name] for name in peers if name in times)
+
+    def over_best(name, ranks, gap, low, most):
+        def measure(results):
+            found = medians(results, ranks, gap, low, MIB)
+            return at_most(most, *max(ratio(times[name], best(times), what) for what, times in found))
+
+        tensors = "arena" if name == "arena" else "ordinary tensors"
+        what = f"serving, {ranks} ranks, gaps of {gap} us, {tensors} from {report.format_bytes(low)} to 1 MiB"
+        return f"{what}: time over the best engine's", f"<= {most}", measure
+
+    def smallest(ranks):
+        def measure(results):
+            found = medians(results, ranks, 200, 64, 64)
+            worst = max(ratio(times["switchml"], best(times) + times["alone"], what) for what, times in found)
+            return at_most(1.5, *worst)
+
+        what = (
+            f"serving, {ranks} ranks, gaps of 200 us, 64 B: time over the best engine's and a group of one's together"
+        )
+        return what, "<= 1.5", measure
+
+    return [
+        *(over_best("switchml", ranks, gap, 8 * KIB, 1) for ranks in (2, 4) for gap in (0, 200)),
+        *(over_best("arena", ranks, gap, 64 * KIB, 0.75) for ranks in (2, 4) for gap in (0, 200)),
+        *(smallest(ranks) for ranks in (2, 4)),
+    ]
+
+
 def small_network():
     def line(size, ranks, times):
         def measure(results):
@@ -514,6 +568,7 @@ GROUPS = (
     arena,
     movements,
     latency,
+    serving,
     movements_network,
     small_network,
     every_host,

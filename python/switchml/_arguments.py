@@ -1,10 +1,12 @@
-"""Values of the commands' options: one that is not allowed is refused with what is, and status 2."""
+"""Values of the commands' options and of a launcher's variables: one that is not allowed is refused with what is, and
+status 2 or 1."""
 
 import argparse
 import os
 import pathlib
+import sys
 
-MOST_SECONDS = 1e6
+MOST_SECONDS, MOST_RANKS = 1e6, 1 << 20
 
 
 def refuse(text, allowed):
@@ -44,6 +46,23 @@ def seconds(text):
 
 def ranks(text):
     return number(text, int, lambda value: 2 <= value <= 128, "a whole number from 2 to 128")
+
+
+def of_launcher(variable, least, most, default=""):
+    """The whole number that a launcher has put into this variable."""
+    allowed = f"a whole number from {least} to {most}"
+    try:
+        return number(os.environ.get(variable, default), int, lambda value: least <= value <= most, allowed)
+    except argparse.ArgumentTypeError as error:
+        sys.exit(f"error: {variable}={error}")
+
+
+def launched():
+    """The rank, the number of ranks, and the store's address and port, under a launcher."""
+    rank = of_launcher("RANK", 0, MOST_RANKS - 1)
+    size = of_launcher("WORLD_SIZE", rank + 1, MOST_RANKS)
+    address = os.environ.get("MASTER_ADDR") or sys.exit("error: MASTER_ADDR='' is not allowed: use rank 0's address")
+    return rank, size, address, of_launcher("MASTER_PORT", 1, 65535)
 
 
 def picture(text):

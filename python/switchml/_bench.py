@@ -230,6 +230,7 @@ def run(options):
     if "RANK" not in os.environ:
         check(options, options.ranks)
         return launch(options)
+    _arguments.launched()
     bench = Bench(options)
     wrong = report(bench)
     dist.destroy_process_group()

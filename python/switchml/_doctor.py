@@ -120,7 +120,8 @@ def check_sockets():
 
 
 def check_processors():
-    here, ranks = len(os.sched_getaffinity(0)), int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
+    here = len(os.sched_getaffinity(0))
+    ranks = _arguments.of_launcher("LOCAL_WORLD_SIZE", 1, _arguments.MOST_RANKS, "1")
     if ranks > here:
         return finding(WARN, f"{ranks} ranks on {here} processors: waiting ranks sleep instead of busy-polling",
                        "fewer ranks on this host, or more processors for the job")  # fmt: skip
@@ -145,12 +146,12 @@ def lost(what, error):
 class Job:
     """The ranks, and the store through which they tell each other what they have found."""
 
-    def __init__(self, patience):
-        self.rank, self.size, self.patience = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"]), patience
+    def __init__(self, launched, patience):
+        (self.rank, self.size, address, port), self.patience = launched, patience
         # torchrun serves the store at this address itself, and says so.
         served = os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
-        store = dist.TCPStore(os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]), self.size,
-                              self.rank == 0 and not served, datetime.timedelta(seconds=patience))  # fmt: skip
+        store = dist.TCPStore(address, port, self.size, self.rank == 0 and not served,
+                              datetime.timedelta(seconds=patience))  # fmt: skip
         self.store = dist.PrefixStore("switchml-doctor", store)
         self.missed = []  # ranks whose findings did not come
 
@@ -474,9 +475,9 @@ def has_failed(findings):
     return any(each["level"] == FAIL for each in findings)
 
 
-def run_on_all(options, findings):
+def run_on_all(options, launched, findings):
     try:
-        job = Job(options.timeout)
+        job = Job(launched, options.timeout)
     except RuntimeError as error:
         show("", [*findings, lost("this rank does not reach the store of rank 0", error)])
         return 1
@@ -491,9 +492,9 @@ def run_on_all(options, findings):
 
 
 def run(options):
-    alone = "RANK" not in os.environ
-    findings = of_this_host(alone)
-    if not alone:
-        return run_on_all(options, findings)
+    launched = _arguments.launched() if "RANK" in os.environ else None
+    findings = of_this_host(alone=launched is None)
+    if launched:
+        return run_on_all(options, launched, findings)
     show("", findings)
     return int(has_failed(findings))

@@ -1,4 +1,5 @@
-"""Agents: what the controller talks to at a switch that is no program of ours. Needs grpcio and protobuf, not PyTorch.
+"""Agents: what the controller talks to at a switch that is no program of ours. Needs grpcio, protobuf
+and xxhash, not PyTorch.
 
 api                                the control plane's API, for agents and for its clients
 service, errors                    the DataPlane service, whatever the switch

@@ -134,10 +134,11 @@ def run(program, options, make_driver):
     """The exit status, once a signal ends it. make_driver(options) is called where gRPC is there."""
     logging.basicConfig(level=options.log_level.upper(), format="%(asctime)s %(levelname)s %(message)s")
     try:
-        from switchml_agent import api  # noqa: F401
+        from switchml_agent import service  # noqa: F401
     except ImportError as error:
         print(
-            f"{program}: {error}; needed are grpcio and protobuf (apt: python3-grpcio python3-protobuf)",
+            f"{program}: {error}; needed are grpcio, protobuf and xxhash (apt: python3-grpcio python3-protobuf "
+            "python3-xxhash)",
             file=sys.stderr,
         )
         return 1

@@ -8,8 +8,9 @@ import queue
 import tempfile
 
 import grpc
+import xxhash
 
-from switchml_agent import api, front, xxh3
+from switchml_agent import api, front
 from switchml_agent.driver import PROTOCOL_VERSION
 from switchml_agent.errors import Refusal, internal
 from switchml_agent.frames import Place
@@ -124,7 +125,7 @@ class DataPlane:
 
 def _checked(message):
     """A control message with its checksum. [CTL-8]"""
-    return message + (xxh3.digest(message) % 2**32).to_bytes(4, "big")
+    return message + (xxhash.xxh3_64_intdigest(message) % 2**32).to_bytes(4, "big")
 
 
 def _put(waiting, item):

@@ -51,16 +51,32 @@ def tail(median, last):
 
 def latencies(most):
     """{backend: times} by size: at most so many seconds for 4 KiB, and Open MPI just far enough."""
+    ours = {"switchml": tail(0.99 * most, 9.8 * most), "gloo": [10 * most] * 3}
+    times = {4 * KIB: 2.45, 64 * KIB: 0.985, MIB: 0.985}
+    return [{"bytes": size, "seconds": {**ours, "openmpi": [most / times[size]] * 3}} for size in times]
+
+
+def moved(name, size, ours, gloo):
+    return {"collective": name, "bytes": size, "seconds": {"switchml": [ours] * 3, "gloo": [gloo] * 3}}
+
+
+def kernel(table, name, route, share):
+    return {"table": table, "kernel": name, "route": route, "of_copy": share}
+
+
+def forwarding(what, count, size, wall):
+    run = {"bytes_in": size, "bytes_out": size, "cpu_seconds": 1.0, "wall_seconds": wall}
+    return {"what": what, "payload": 8192, "runs": [run] * count}
+
+
+def called_by_engines():
+    """Of each size, type and gap: just far enough from the best of two."""
+    own = {"gloo": [1.0], "alone": [0.5], "vllm": [1.0], "openmpi": [1.1]}
     return [
-        {
-            "bytes": size,
-            "seconds": {
-                "switchml": tail(0.99 * most, 9.8 * most),
-                "gloo": [10 * most] * 3,
-                "openmpi": [most / times] * 3,
-            },
-        }
-        for size, times in ((4 * KIB, 2.45), (64 * KIB, 0.985), (MIB, 0.985))
+        {"type": kind, "bytes": size, "gap": gap, "seconds": {"switchml": [ours], "arena": [0.74], **own}}
+        for kind in ("bfloat16", "float32")
+        for size, ours in ((64, 2.2), (8 * KIB, 0.99), (64 * KIB, 0.98), (MIB, 0.97))
+        for gap in (0, 200)
     ]
 
 
@@ -72,36 +88,18 @@ def files():
         for size, seconds in ((8 * MIB, 5.0), (16 * MIB, 10.0))
     ]
     little = {2: (0.49, 1.1), 4: (0.29, 0.84), 8: (0.19, 0.59)}
+    names = "broadcast gather all_gather_into_tensor all_to_all_single reduce_scatter_tensor".split()
+    apart = {"broadcast": 0.64, "all_gather_into_tensor": 1.04, "reduce_scatter_tensor": 0.59, "one_after_another": 1.0,
+             "together": 0.64}  # fmt: skip
+    sums = {("avx512", 2): 0.9, ("avx2", 2): 0.81, ("avx512", 8): 1.1, ("avx2", 8): 0.9}
     return {
         "one-host": runs({n: [row(100 * MIB, switchml=0.01, gloo=0.0445)] for n in (2, 4, 8)}),
-        "movements": by_ranks(
-            [
-                {"collective": name, "bytes": size, "seconds": {"switchml": [0.001] * 3, "gloo": [0.0031] * 3}}
-                for name in (
-                    "broadcast",
-                    "gather",
-                    "all_gather_into_tensor",
-                    "all_to_all_single",
-                    "reduce_scatter_tensor",
-                )
-                for size in (4 * KIB, 64 * MIB)
-            ]
-        ),
+        "movements": by_ranks([moved(name, size, 0.001, 0.0031) for name in names for size in (4 * KIB, 64 * MIB)]),
         "memory": {"runs": [{"ranks": n, "seconds": [0.005, 0.005, 0.009]} for n in (2, 4, 8)]},
         "arena": runs({n: [row(100 * MIB, switchml=0.0062)] for n in (2, 4, 8)}),
         "latency": runs({n: latencies(most * 1e-6) for n, most in ((2, 10), (4, 40), (8, 100))}),
-        "movements-network": by_ranks(
-            [
-                {"collective": name, "bytes": 4 * MIB, "seconds": {"switchml": [seconds] * 3, "gloo": [1.0] * 3}}
-                for name, seconds in (
-                    ("broadcast", 0.64),
-                    ("all_gather_into_tensor", 1.04),
-                    ("reduce_scatter_tensor", 0.59),
-                    ("one_after_another", 1.0),
-                    ("together", 0.64),
-                )
-            ]
-        ),  # fmt: skip
+        "serving": {"runs": [{"ranks": n, "rows": called_by_engines()} for n in (2, 4)]},
+        "movements-network": by_ranks([moved(name, 4 * MIB, seconds, 1.0) for name, seconds in apart.items()]),
         "small-network": runs(
             {
                 n: [row(size, switchml=0.001 * ratio, gloo=0.001) for size, ratio in zip((4 * KIB, 64 * KIB), ratios)]
@@ -125,36 +123,15 @@ def files():
         "sharded": step(0.59, 1.6),
         "kernels": {
             "results": [
-                {"table": "avx512", "kernel": "quantize f32", "route": "frame", "of_copy": 0.9},
-                {"table": "avx512", "kernel": "quantize f32", "route": "memory", "of_copy": 0.81},
-                {"table": "avx512", "kernel": "dequantize f32", "route": "frame", "of_copy": 0.85},
-                {"table": "scalar", "kernel": "quantize f32", "route": "frame", "of_copy": 0.1},
-                *(
-                    {"table": name, "kernel": kernel, "route": "memory", "of_copy": share}
-                    for name, terms, share in (
-                        ("avx512", 2, 0.9),
-                        ("avx2", 2, 0.81),
-                        ("avx512", 8, 1.1),
-                        ("avx2", 8, 0.9),
-                    )
-                    for kernel, share in ((f"exact sum of {terms} f32", share), (f"floats added, {terms}", 1.0))
-                ),
+                kernel("avx512", "quantize f32", "frame", 0.9),
+                kernel("avx512", "quantize f32", "memory", 0.81),
+                kernel("avx512", "dequantize f32", "frame", 0.85),
+                kernel("scalar", "quantize f32", "frame", 0.1),
+                *(kernel(name, f"exact sum of {terms} f32", "memory", share) for (name, terms), share in sums.items()),
+                *(kernel(name, f"floats added, {terms}", "memory", 1.0) for name, terms in sums),
             ]
         },
-        "switch": {
-            "rows": [
-                {
-                    "what": "reflector",
-                    "payload": 8192,
-                    "runs": [{"bytes_in": 1, "bytes_out": 1, "cpu_seconds": 1.0, "wall_seconds": 2.0}],
-                },
-                {
-                    "what": "switch",
-                    "payload": 8192,
-                    "runs": [{"bytes_in": 1.3e9, "bytes_out": 1.3e9, "cpu_seconds": 1.0, "wall_seconds": 4.0}] * 3,
-                },
-            ]
-        },
+        "switch": {"rows": [forwarding("reflector", 1, 1, 2.0), forwarding("switch", 3, 1.3e9, 4.0)]},
         "sharing": {
             "rows": [
                 {"jobs": jobs, "tcp": flows, "control": "cubic", "jain": 0.96, "used": 0.91}
@@ -213,6 +190,7 @@ def test_the_table_has_every_target():
         "one host, 4 KiB,": 6,
         "one host, 64 KiB,": 3,
         "one host, 1 MiB,": 3,
+        "serving, ": 10,
         "between hosts, all_gather": 4,
         "between hosts, reduce_scatter": 3,
         "between hosts, broadcast": 3,
@@ -282,6 +260,12 @@ WORSE = {
         lambda f: of_latency(f, 8, 4 * KIB).update(switchml=tail(0.99e-4, 1e-3)),
     "one host, 64 KiB, 4 ranks: p50 over Open MPI's":
         lambda f: of_latency(f, 4, 64 * KIB).update(openmpi=[39e-6] * 3),
+    "serving, 4 ranks, gaps of 200 us, ordinary tensors from 8 KiB to 1 MiB: time over the best engine's":
+        lambda f: f["serving"]["runs"][1]["rows"][7]["seconds"].update(switchml=[1.01]),
+    "serving, 2 ranks, gaps of 0 us, arena from 64 KiB to 1 MiB: time over the best engine's":
+        lambda f: f["serving"]["runs"][0]["rows"][4]["seconds"].update(arena=[0.76]),
+    "serving, 2 ranks, gaps of 200 us, 64 B: time over the best engine's and a group of one's together":
+        lambda f: f["serving"]["runs"][0]["rows"][1]["seconds"].update(alone=[0.4]),
     "between hosts, all_gather and reduce_scatter, 4 ranks: together over one after the other":
         lambda f: of_movement(f, "movements-network", 1, 4).update(switchml=[0.66] * 3),
     "between hosts, all_gather_into_tensor, 4 MiB, 8 ranks: time over Gloo's":
@@ -367,6 +351,15 @@ def test_without_open_mpi_its_lines_say_so():
         for size in ("4 KiB", "64 KiB", "1 MiB")
         for ranks in (2, 4, 8)
     }
+
+
+def test_without_another_engine_their_lines_say_so():
+    found = files()
+    for run in found["serving"]["runs"]:
+        for each in run["rows"]:
+            del each["seconds"]["vllm"], each["seconds"]["openmpi"]
+    missing = [what for what, (measured, _) in verdicts(found).items() if "no other engine is installed" in measured]
+    assert len(missing) == 10
 
 
 def test_every_command_is_one_that_its_benchmark_takes(monkeypatch):

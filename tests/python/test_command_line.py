@@ -1,6 +1,7 @@
 """python -m switchml: info, doctor and bench, alone and under torchrun."""
 
 import ast
+import itertools
 import json
 import os
 import pathlib
@@ -68,18 +69,29 @@ def test_doctor_of_this_host():
     assert "ranks of this host can share memory" in done.stdout and "FAIL" not in done.stdout
 
 
-@pytest.mark.parametrize("value", ("many", "99999"))
-def test_doctor_names_a_bad_setting_and_a_remedy(value):
-    done = command("doctor", SWITCHML_SLOTS=value)
+@pytest.mark.parametrize("name, value", (("SWITCHML_SLOTS", "many"), ("SWITCHML_SWITCH", "127.0.0.1:99999")))
+def test_doctor_names_a_bad_setting_and_a_remedy(name, value):
+    done = command("doctor", **{name: value})
     assert done.returncode == 1 and done.stdout.count("FAIL") == 1
-    assert f'SWITCHML_SLOTS="{value}"' in done.stdout and "-> correct the variable" in done.stdout
+    assert f'{name}="{value}"' in done.stdout and "-> correct the variable" in done.stdout
 
 
-@pytest.mark.parametrize("address, reason", (("127.0.0.1:99999", "allowed: ADDRESS:PORT"), ("127.0.0.1:9", "answer")))
-def test_doctor_of_one_asks_the_switch(address, reason):
-    done = command("doctor", SWITCHML_SWITCH=address)
+READ = {"RANK": "0", "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "1"}
+
+
+@pytest.mark.parametrize("what, name", [("doctor", "LOCAL_WORLD_SIZE"), *itertools.product(("doctor", "bench"), READ)])
+def test_a_launchers_bad_variable_is_named(monkeypatch, what, name):
+    value = "" if name == "MASTER_ADDR" else "x"
+    for variable, text in {**READ, "LOCAL_WORLD_SIZE": "2", name: value}.items():
+        monkeypatch.setenv(variable, text)
+    with pytest.raises(SystemExit, match=f"error: {name}='{value}' is not allowed"):
+        __main__.main([what])
+
+
+def test_doctor_of_one_asks_the_switch():
+    done = command("doctor", SWITCHML_SWITCH="127.0.0.1:9")
     assert done.returncode == 1 and done.stdout.count("FAIL") == 1, done.stdout + done.stderr
-    assert address in done.stdout and reason in done.stdout and "-> correct SWITCHML_SWITCH" in done.stdout
+    assert "127.0.0.1:9 does not answer" in done.stdout and "-> correct SWITCHML_SWITCH" in done.stdout
 
 
 @pytest.mark.parametrize("value", ("nan", "0", "-3", "1e9"))

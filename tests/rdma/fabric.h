@@ -379,4 +379,15 @@ class Fabric {
   }
 };
 
+/// All cards of the process; it ends with the library.
+inline Fabric& fabric() {
+  static Fabric the_fabric;
+  return the_fabric;
+}
+
+using Lock = std::lock_guard<std::recursive_mutex>;
+
+/// What a context's cards do with work requests: fake_work.cc.
+void set_work_functions(ibv_context_ops* ops);
+
 }  // namespace switchml::fake_verbs

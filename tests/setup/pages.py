@@ -95,6 +95,11 @@ BLOCKS = {
         ("docker build", "test_deploy.py checks both files"),
     ],
     "docs/rdma.md": [("rdma link show", DEVICE)],
+    "docs/serving.md": [
+        ("VLLM_PLUGINS=switchml vllm serve", "make test-clients has vLLM, and starts it from Python"),
+        ("export VLLM_PLUGINS", "make test-clients runs two ranks so, on hosts of a lab"),
+        ("make test-clients", "installs 3.5 GB"),
+    ],
     "docs/settings.md": [("dist.init_process_group(", "options_of_a_group"), ("SWITCHML_FAULTS=", "faults")],
     "docs/switch.md": [("mkdir -p OUT", MODEL), ("make test-p4", TESTS), ("ip link add cpu", MODEL)],
     "docs/testing.md": [

@@ -19,7 +19,7 @@ VENV = pathlib.Path(sys.prefix)
 PATH = f"{VENV}/bin{os.pathsep}{os.environ['PATH']}"
 # What pages name and CI has not, or only where more is installed.
 ELSEWHERE = set(
-    "sbatch docker kubectl rdma ibv_devinfo p4c-bm2-ss p4c-barefoot simple_switch bfas spin sysctl sudo".split()
+    "vllm sbatch docker kubectl rdma ibv_devinfo p4c-bm2-ss p4c-barefoot simple_switch bfas spin sysctl sudo".split()
 )
 
 

@@ -3,10 +3,12 @@ gRPC."""
 
 import os
 import pathlib
+import queue
 import select
 import signal
 import subprocess
 import sys
+import threading
 
 import grpc
 import pytest
@@ -63,3 +65,28 @@ class Agent:
         self.process.send_signal(signal.SIGTERM)
         errors = self.process.communicate(timeout=TIMEOUT)[1]
         return self.process.returncode, errors
+
+
+class Stream:
+    """A controller that takes control packets."""
+
+    def __init__(self, agent):
+        self.call = agent.stub.PacketsIn(api.messages.PacketsInRequest(), timeout=TIMEOUT, metadata=api.bearer(TOKEN))
+        self.call.initial_metadata()  # from here on nothing is missed
+        self.packets, self.end = queue.Queue(), None
+        self.thread = threading.Thread(target=self.read, daemon=True)
+        self.thread.start()
+
+    def read(self):
+        try:
+            for packet in self.call:
+                self.packets.put(packet)
+        except grpc.RpcError as error:
+            self.end = error.code().name
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.call.cancel()
+        self.thread.join(TIMEOUT)

@@ -3,8 +3,6 @@ ports."""
 
 import contextlib
 import itertools
-import queue
-import threading
 
 import pytest
 
@@ -14,7 +12,7 @@ from vectors.targets import bmv2_switch as bmv2
 pytestmark = pytest.mark.skipif(bool(bmv2.missing()), reason=bmv2.missing())
 try:
     import grpc
-    from agent_process import CONTROL, TIMEOUT, TOKEN, Agent
+    from agent_process import CONTROL, TIMEOUT, TOKEN, Agent, Stream
 except ImportError as error:
     pytest.skip(
         f"{error} (pip install grpcio protobuf, or apt install python3-grpcio python3-protobuf)",
@@ -86,6 +84,11 @@ class Worker:
         )
 
 
+def to_each(workers, packet):
+    """What the switch has to send where all of them get the packet."""
+    return sorted(worker.frame(packet) for worker in workers)
+
+
 ALICE, BOB = Worker(0, 1), Worker(1, 2)
 PARENT = Worker(99, 2, frames.UDP_PORT)
 
@@ -96,14 +99,8 @@ def session(**changes):
 
 
 def member(installed, worker, shard=0, **changes):
-    fields = {
-        "job": installed.job,
-        "epoch": installed.epoch,
-        "worker": worker.number,
-        "shard": shard,
-        "place": worker.place,
-    }
-    return m.SetMemberRequest(**{**fields, **changes})
+    fields = {"job": installed.job, "epoch": installed.epoch, "worker": worker.number, "shard": shard}
+    return m.SetMemberRequest(**{"place": worker.place, **fields, **changes})
 
 
 def open_session(agent, *members, **changes):
@@ -142,20 +139,10 @@ def test_capabilities(agent):
     assert found.instance != 0
     found.instance = 0
     assert found == m.Capabilities(
-        kind="bmv2",
-        protocol_version=wire.VERSION,
-        payload_bytes=[PAYLOAD],
-        whole_chunks=True,
-        members=64,
-        jobs=255,
-        operations=[m.Operation.SUM, m.Operation.MAX],
-        trees=True,
-        pages=80,
-        page_slots=128,
-        places=4096,
-        mac=bmv2.SWITCH_MAC,
-        pairs=True,
-    )
+        kind="bmv2", protocol_version=wire.VERSION, payload_bytes=[PAYLOAD], whole_chunks=True, members=64, jobs=255,
+        operations=[m.Operation.SUM, m.Operation.MAX], trees=True, pages=80, page_slots=128, places=4096,
+        mac=bmv2.SWITCH_MAC, pairs=True,
+    )  # fmt: skip
 
 
 @pytest.mark.parametrize("token", ("", "another", TOKEN + "x"))
@@ -179,8 +166,8 @@ def test_two_workers_aggregate(agent, slot):
     installed = open_session(agent, ALICE, BOB)
     assert ALICE.contribute(agent.switch, installed, slot, (1,) * 64, witness=7, exponent=4) == []
     answer = result(installed, slot, (3,) * 64, witness=9, exponent=4)
-    everybody = sorted(worker.frame(answer) for worker in (ALICE, BOB))
-    assert BOB.contribute(agent.switch, installed, slot, (2,) * 64, witness=2, exponent=3) == everybody
+    told = BOB.contribute(agent.switch, installed, slot, (2,) * 64, witness=2, exponent=3)
+    assert told == to_each((ALICE, BOB), answer)
     assert ALICE.contribute(agent.switch, installed, slot, (9,) * 64) == [ALICE.frame(answer)]
 
 
@@ -223,9 +210,7 @@ def test_shards_have_addresses_of_their_own(agent):
     for number, slot in ((0, 127), (1, 128)):
         receivers = [(ALICE, BOB), tuple(second.values())][number]
         answer = result(installed, slot, (5,) * 64)
-        assert receivers[1].contribute(agent.switch, installed, slot, (4,) * 64) == sorted(
-            r.frame(answer) for r in receivers
-        )
+        assert receivers[1].contribute(agent.switch, installed, slot, (4,) * 64) == to_each(receivers, answer)
     assert ALICE.contribute(agent.switch, installed, 128, (1,) * 64) == []
     code, text = agent.status("SetMember", member(installed, ALICE, shard=1))
     assert (code, text) == ("INVALID_ARGUMENT", "worker 0, shard 1: 10.77.0.1:5000 speaks for shard 0 already")
@@ -238,7 +223,7 @@ def test_a_member_moves(agent):
     assert ALICE.contribute(agent.switch, installed, 0, (1,) * 64) == []
     assert moved.contribute(agent.switch, installed, 0, (2,) * 64) == []
     answer = result(installed, 0, (5,) * 64)
-    assert BOB.contribute(agent.switch, installed, 0, (3,) * 64) == sorted(w.frame(answer) for w in (moved, BOB))
+    assert BOB.contribute(agent.switch, installed, 0, (3,) * 64) == to_each((moved, BOB), answer)
     assert entries(agent.switch)["members"] == 2
 
 
@@ -300,70 +285,33 @@ def test_the_same_again_changes_nothing(agent):
         "sessions": 1, "uplinks": 0, "workers": 2, "sources": 2, "pairs": 0, "pages": 2, "members": 2, "groups": 1
     }  # fmt: skip
     answer = result(installed, 0, (2,) * 64)
-    assert BOB.contribute(agent.switch, installed, 0, (1,) * 64) == sorted(w.frame(answer) for w in (ALICE, BOB))
+    assert BOB.contribute(agent.switch, installed, 0, (1,) * 64) == to_each((ALICE, BOB), answer)
 
 
-@pytest.mark.parametrize("changes", ({"epoch": 9}, {"slots": 199}, {"members": [0, 1, 2]}, {"pages": [0, 3]}))
-def test_another_session_of_a_used_job_is_refused(agent, changes):
-    agent.call("Install", session())
-    code, text = agent.status("Install", session(**changes))
-    assert (code, text) == ("FAILED_PRECONDITION", "job 5: it is in use by another session, with epoch 0xf0000001")
-
-
-def test_a_page_belongs_to_one_session(agent):
-    agent.call("Install", session())
-    code, text = agent.status("Install", session(job=6, pages=[4, 3]))
-    assert (code, text) == ("FAILED_PRECONDITION", "page 3: it belongs to job 5")
-    assert entries(agent.switch)["groups"] == 1
-
-
+IN_USE = "job 5: it is in use by another session, with epoch 0xf0000001"
+NOWHERE = m.SwitchPlace(address="10.1.1.1:48879")
 WRONG = [
-    (
-        "Install",
-        session(payload_bytes=1024),
-        "INVALID_ARGUMENT",
-        "payload_bytes 1024: the program in this switch takes 256 only",
-    ),
-    (
-        "Install",
-        session(uplink=m.Uplink(worker=0, parent=m.SwitchPlace(address="10.1.1.1:48879"))),
-        "INVALID_ARGUMENT",
-        "uplink parent 10.1.1.1:48879: it needs mac, because nothing has come from that address yet",
-    ),
-    (
-        "Install",
-        session(uplink=m.Uplink(worker=0, parent=Worker(9, 1, 4000).place)),
-        "INVALID_ARGUMENT",
-        "uplink parent 10.77.0.10:4000: the UDP port of a parent must be 48879",
-    ),
+    *(("Install", session(**changes), "FAILED_PRECONDITION", IN_USE)
+      for changes in ({"epoch": 9}, {"slots": 199}, {"members": [0, 1, 2]}, {"pages": [0, 3]})),
+    ("Install", session(job=6, pages=[4, 3]), "FAILED_PRECONDITION", "page 3: it belongs to job 5"),
+    ("Install", session(payload_bytes=1024), "INVALID_ARGUMENT",
+     "payload_bytes 1024: the program in this switch takes 256 only"),
+    ("Install", session(uplink=m.Uplink(worker=0, parent=NOWHERE)), "INVALID_ARGUMENT",
+     "uplink parent 10.1.1.1:48879: it needs mac, because nothing has come from that address yet"),
+    ("Install", session(uplink=m.Uplink(worker=0, parent=Worker(9, 1, 4000).place)), "INVALID_ARGUMENT",
+     "uplink parent 10.77.0.10:4000: the UDP port of a parent must be 48879"),
     ("SetMember", member(session(), Worker(2, 1)), "INVALID_ARGUMENT", "worker 2: job 5 has the members 0, 1"),
     ("SetMember", member(session(), ALICE, shard=1), "INVALID_ARGUMENT", "shard 1: allowed are -1 to 0"),
     ("SetMember", member(session(), ALICE, epoch=8), "NOT_FOUND", "job 5 with epoch 0x8: it is not installed"),
-    (
-        "SetMember",
-        member(session(), Worker(0, CONTROL)),
-        "INVALID_ARGUMENT",
-        "worker 0 10.77.0.1:5000: port 3: allowed are 0, 1, 2",
-    ),
-    (
-        "Contributors",
-        m.ContributorsRequest(job=7, epoch=8, slot=0, seq=1),
-        "NOT_FOUND",
-        "job 7 with epoch 0x8: it is not installed",
-    ),
-    (
-        "Contributors",
-        m.ContributorsRequest(job=5, epoch=0xF0000001, slot=200, seq=1),
-        "INVALID_ARGUMENT",
-        "slot 200: allowed are 0 to 199",
-    ),
-    (
-        "Contributors",
-        m.ContributorsRequest(job=5, epoch=0xF0000001),
-        "INVALID_ARGUMENT",
-        "seq 0: allowed are 1 to 4294967295",
-    ),
-]
+    ("SetMember", member(session(), Worker(0, CONTROL)), "INVALID_ARGUMENT",
+     "worker 0 10.77.0.1:5000: port 3: allowed are 0, 1, 2"),
+    ("Contributors", m.ContributorsRequest(job=7, epoch=8, slot=0, seq=1), "NOT_FOUND",
+     "job 7 with epoch 0x8: it is not installed"),
+    ("Contributors", m.ContributorsRequest(job=5, epoch=0xF0000001, slot=200, seq=1), "INVALID_ARGUMENT",
+     "slot 200: allowed are 0 to 199"),
+    ("Contributors", m.ContributorsRequest(job=5, epoch=0xF0000001), "INVALID_ARGUMENT",
+     "seq 0: allowed are 1 to 4294967295"),
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("name, request_, code, text", WRONG, ids=[f"{name}-{text}" for name, _, _, text in WRONG])
@@ -401,7 +349,7 @@ def test_remove(agent):
     assert counters(agent, 0)["dropped_session"] == before + 1
     assert ALICE.contribute(agent.switch, kept, 0, (1,) * 64) == []
     answer = result(kept, 0, (3,) * 64)
-    assert BOB.contribute(agent.switch, kept, 0, (2,) * 64) == sorted(w.frame(answer) for w in (ALICE, BOB))
+    assert BOB.contribute(agent.switch, kept, 0, (2,) * 64) == to_each((ALICE, BOB), answer)
 
 
 def test_reset(agent):
@@ -415,34 +363,11 @@ def test_reset(agent):
 # ---- control packets ----
 
 
-class Stream:
-    """A controller that takes control packets."""
-
-    def __init__(self, agent):
-        self.call = agent.stub.PacketsIn(m.PacketsInRequest(), timeout=TIMEOUT, metadata=api.bearer(TOKEN))
-        self.call.initial_metadata()  # from here on nothing is missed
-        self.packets, self.end = queue.Queue(), None
-        self.thread = threading.Thread(target=self.read, daemon=True)
-        self.thread.start()
-
-    def read(self):
-        try:
-            for packet in self.call:
-                self.packets.put(packet)
-        except grpc.RpcError as error:
-            self.end = error.code().name
-
-    def stop(self):
-        self.call.cancel()
-        self.thread.join(TIMEOUT)
-
-
 JOIN = wire.Layout("control").pack(version=wire.VERSION, kind=3, type=2, request_id=77) + bytes(range(16))
 
 
 def test_control_packets_go_both_ways(agent):
-    stream = Stream(agent)
-    try:
+    with Stream(agent) as stream:
         ALICE.inject(agent.switch, JOIN)
         packet = stream.packets.get(timeout=TIMEOUT)
         assert (packet.payload, packet.worker) == (JOIN, ALICE.place)
@@ -451,8 +376,6 @@ def test_control_packets_go_both_ways(agent):
         # An address alone is enough for those that were heard.
         agent.call("PacketOut", m.ControlPacket(payload=b"more", worker=m.SwitchPlace(address="10.77.0.1:5001")))
         assert outputs(agent.switch, ALICE.port) == [answer_to(Worker(0, 1, 5001), b"more")]
-    finally:
-        stream.stop()
 
 
 def answer_to(worker, payload):
@@ -462,14 +385,11 @@ def answer_to(worker, payload):
 
 def test_control_packets_are_counted_and_come_in_order(agent):
     before = counters(agent, 0)["control_requests"]
-    stream = Stream(agent)
-    try:
+    with Stream(agent) as stream:
         for number in range(50):
             (ALICE, BOB)[number % 2].inject(agent.switch, JOIN + bytes([number]))
             agent.switch.settle((ALICE, BOB)[number % 2].port)
         assert [stream.packets.get(timeout=TIMEOUT).payload[-1] for _ in range(50)] == list(range(50))
-    finally:
-        stream.stop()
     assert counters(agent, 0)["control_requests"] == before + 50
 
 
@@ -479,38 +399,28 @@ def test_a_member_is_set_with_what_its_request_told(agent):
     carol = Worker(4, 0)
     code, text = agent.status("SetMember", member(installed, carol, place=m.SwitchPlace(address="10.77.0.5:5004")))
     assert code == "INVALID_ARGUMENT" and "it needs mac" in text
-    stream = Stream(agent)
-    try:
+    with Stream(agent) as stream:
         carol.inject(agent.switch, JOIN)
         stream.packets.get(timeout=TIMEOUT)
-    finally:
-        stream.stop()
     agent.call("SetMember", member(installed, carol, place=m.SwitchPlace(address="10.77.0.5:5004")))
     assert carol.contribute(agent.switch, installed, 0, (1,) * 64) == [carol.frame(result(installed, 0, (1,) * 64))]
 
 
 def test_the_last_controller_takes_the_packets(agent):
-    first = Stream(agent)
-    second = Stream(agent)
-    try:
+    with Stream(agent) as first, Stream(agent) as second:
         first.thread.join(TIMEOUT)
         assert first.end == "ABORTED"
         ALICE.inject(agent.switch, JOIN)
         assert second.packets.get(timeout=TIMEOUT).payload == JOIN
-    finally:
-        second.stop()
 
 
 def test_what_is_no_control_packet_disturbs_nothing(agent):
-    stream = Stream(agent)
-    try:
+    with Stream(agent) as stream:
         ALICE.inject(agent.switch, b"\x13" + JOIN[1:7])  # shorter than the fixed part: stays in the switch
         agent.switch.inject(CONTROL, b"\x01\xff" + b"\x22" * 60)
         ALICE.inject(agent.switch, JOIN)
         assert stream.packets.get(timeout=TIMEOUT).payload == JOIN
         assert stream.packets.empty()
-    finally:
-        stream.stop()
 
 
 # ---- restarts ----

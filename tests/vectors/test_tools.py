@@ -9,7 +9,6 @@ import sys
 
 import pytest
 
-from switchml_agent import xxh3
 from vectors import elements, parse, runner, targets, wire
 from vectors.targets import softswitch as softswitch_module
 from vectors.targets.model import ModelTarget
@@ -163,35 +162,6 @@ def test_a_exact_session_must_be_granted_where_it_has_to_be(softswitch):
         with pytest.raises(targets.TargetError, match="session A: (no )?exact session granted"):
             softswitch.open_session(opened.steps[0])
     softswitch.reset()
-
-
-# By the xxhash module of PyPI (4.1.0): a text of each of the lengths that the algorithm treats in ways of their own.
-HASHES = {
-    0: 0xCC1CA35A1B089C5C,
-    1: 0xFA04F0E2621BCC23,
-    3: 0x6174298C86E7040D,
-    4: 0x1672EA86470577D2,
-    8: 0x6A6BD4A711F78D8A,
-    9: 0x9863DC0DDA1A4468,
-    16: 0xAF54D11A43A78036,
-    17: 0x2D8679ABCF68E8BB,
-    33: 0xFC06BEB930FDC36A,
-    65: 0xC0E976D5D2B331E2,
-    97: 0x79539D02F86B427A,
-    128: 0xA40C5F87DDA0A045,
-    129: 0x0F2558E3A3D42811,
-    200: 0xECB2254D2AC162E1,
-    240: 0x1B4ED5223C8FFA57,
-    241: 0x889EA88F951BD31E,
-    1024: 0x616F1714830767A5,
-    1025: 0xC52F300551486864,
-    2100: 0xFADF27464A5FC995,
-}
-
-
-def test_hashes_are_those_of_another_implementation():
-    for size, expected in HASHES.items():
-        assert xxh3.digest(bytes((i * 37 + 11) % 256 for i in range(size)), 0x0123456789ABCDEF) == expected, size
 
 
 def test_the_checksum_is_what_the_protocol_says():

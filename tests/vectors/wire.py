@@ -5,7 +5,7 @@ import pathlib
 import struct
 import tomllib
 
-from switchml_agent import xxh3
+import xxhash
 from vectors import elements
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -59,7 +59,7 @@ CHECK = Layout("control_check")
 
 def checked(message):
     """A control message with its checksum. [CTL-8]"""
-    return message + CHECK.pack(checksum=xxh3.digest(message) % 2**32)
+    return message + CHECK.pack(checksum=xxhash.xxh3_64_intdigest(message) % 2**32)
 
 
 def wrap(value):
@@ -133,7 +133,8 @@ class ExactPacket:
 
     def right_checksum(self, key):
         header = dataclasses.replace(self, checksum=0, flags=self.flags & ~REPEAT, data=b"").encode()
-        return xxh3.digest(self.data, xxh3.digest(header, key)) % 2**32
+        seed = xxhash.xxh3_64_intdigest(header, key)
+        return xxhash.xxh3_64_intdigest(self.data, seed) % 2**32
 
     def sealed(self, key):
         return dataclasses.replace(self, checksum=self.right_checksum(key))

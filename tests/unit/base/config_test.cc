@@ -249,6 +249,9 @@ TEST_P(BadValues, NameValueAndWhatIsAllowed) {
 INSTANTIATE_TEST_SUITE_P(
     Config, BadValues,
     ::testing::Values(
+        BadValue{"switch", "10.0.0.1:port", "ADDRESS:PORT or ADDRESS"},
+        BadValue{"switch", "0.0.0.0", "no wildcard one"}, BadValue{"switch", "s:1,", "commas between them"},
+        BadValue{"switch", "s:1,t*0", "*WEIGHT (1 to 1000)"},
         BadValue{"transport", "carrier-pigeon", "auto, shm, udp, tcp or rdma"},
         BadValue{"transport", "SHM", "auto, shm, udp, tcp or rdma"},
         BadValue{"precision", "double", "auto, integer or exact"}, BadValue{"payload", "255", "or of 1024"},

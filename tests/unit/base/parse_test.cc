@@ -50,6 +50,22 @@ TEST(Parse, AnAddressMayHaveAPort) {
   }
 }
 
+TEST(Parse, SwitchesHaveCommasBetweenThemAndWeights) {
+  const auto switches = parse_switches("10.1.2.3:4567,h*1000,[fd00::1]:5*7");
+  ASSERT_TRUE(switches && switches->size() == 3);
+  EXPECT_EQ(switches->at(0).address, "10.1.2.3:4567");
+  EXPECT_EQ(switches->at(0).weight, 1U);
+  EXPECT_EQ(switches->at(1).address, "h");
+  EXPECT_EQ(switches->at(1).weight, 1000U);
+  EXPECT_EQ(switches->at(2).address, "[fd00::1]:5");
+  for (const char* const weight : {"0", "1001", "x", "", "-1", "1.5", " 2", "2*3", "99999999999999999999"}) {
+    EXPECT_FALSE(parse_switches(std::string("h:1*") + weight)) << weight;
+  }
+  for (const char* const text : {"", ",", "h:1,", ",h:1", "h:1,,i:1", "h:1,*3", "h:1,i:port", "h:0", "h,[::]:5"}) {
+    EXPECT_FALSE(parse_switches(text)) << text;
+  }
+}
+
 TEST(Parse, AListHasAnOrBeforeItsLast) {
   EXPECT_EQ(alternatives({"a"}), "a");
   EXPECT_EQ(alternatives({"a", "b", "c"}), "a, b or c");

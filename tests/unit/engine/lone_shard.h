@@ -8,6 +8,7 @@
 #include <deque>
 #include <functional>
 #include <memory>
+#include <numeric>
 #include <optional>
 #include <string>
 #include <utility>
@@ -125,10 +126,10 @@ inline bool is_contribution(const Bytes& frame) {
 inline wire::ExactHeader exact_header_of(const Bytes& frame) { return wire::read_exact_header(frame.data()); }
 inline Bytes elements_of(const Bytes& frame) { return {frame.begin() + wire::kExactHeaderBytes, frame.end()}; }
 /// An exact result that a switch with the session's key would seal: fields as `header` says, these elements.
-inline Bytes sealed(const wire::ExactHeader& header, const Bytes& elements) {
+inline Bytes sealed(const wire::ExactHeader& header, const Bytes& elements, wire::ChecksumRule rule = {kLoneKey}) {
   Bytes frame(wire::kExactHeaderBytes);
   frame.insert(frame.end(), elements.begin(), elements.end());
-  wire::seal_exact(header, {kLoneKey}, frame.data(), elements.size());
+  wire::seal_exact(header, rule, frame.data(), elements.size());
   return frame;
 }
 inline wire::ExactHeader exact_result_header(const Bytes& contribution) {
@@ -269,6 +270,27 @@ inline Bytes reply(wire::Request type, wire::ReplyStatus status, uint32_t reques
   wire::write_control(control, frame.data());
   wire::seal_control(frame.data(), frame.size() - wire::kControlCheckBytes);
   return frame;
+}
+
+// ---- exact sessions ----
+
+inline constexpr size_t kExactChunk = 256;  // elements of 4 bytes
+
+inline LoneOptions exact_session(int slots = 8) {
+  LoneOptions options;
+  options.slots = slots;
+  options.exact = true;
+  return options;
+}
+
+inline std::vector<int32_t> counting(size_t n) {
+  std::vector<int32_t> tensor(n);
+  std::iota(tensor.begin(), tensor.end(), -7);
+  return tensor;
+}
+
+inline Collective exact_sum(std::vector<int32_t>& tensor) {
+  return in_place(ReduceOp::kSum, ElementType::kInt32, tensor);
 }
 
 }  // namespace switchml::testing

@@ -26,8 +26,9 @@ class BoardMemory {
 
 /// Sleeps unless `busy` says that there is something to do.
 template <typename Busy>
-void sleep_on(const Board& board, int rank, uint64_t until_published, Duration timeout, const Busy& busy) {
-  const uint32_t heard = board.fall_asleep(rank, until_published);
+void sleep_on(const Board& board, int rank, uint64_t until_published, Duration timeout, const Busy& busy,
+              uint64_t until_ready = UINT64_MAX) {
+  const uint32_t heard = board.fall_asleep(rank, until_ready, until_published);
   if (!busy()) board.wait_for_bell(rank, heard, timeout);
   board.awake(rank);
 }

@@ -24,13 +24,14 @@ ChunkCall call_of(size_t elements) {
   call.reduction.type = ElementType::kInt32;
   call.agreed = 77;
   call.elements = static_cast<uint32_t>(elements);
+  call.is_in_parts = true;
   return call;
 }
 
 /// Puts `values` in a rank's frame and offers it.
 void offer(const Board& board, int rank, uint64_t seq, const std::vector<int32_t>& values) {
   const ChunkCall call = call_of(values.size());
-  fill_frame(values.data(), values.size() * sizeof(int32_t), board.frame(rank, seq));
+  fill_frame(values.data(), values.size() * sizeof(int32_t), board.frame(rank, seq), Stores::kNonTemporal);
   board.offer(rank, seq, call);
 }
 
@@ -38,11 +39,16 @@ void offer_by_all(const Board& board, uint64_t seq) {
   for (int rank = 0; rank < board.shape().ranks; ++rank) offer(board, rank, seq, {1});
 }
 
+/// What each rank does with a ready chunk of parts.
+void make(const Board& board, int rank, uint64_t seq) {
+  board.make_part(rank, seq, nullptr, nullptr, Stores::kNonTemporal);
+  board.made(rank, seq);
+}
+
 /// Publishes chunk `seq`, the next of all, of one rank's board.
 void publish(const Board& board, uint64_t seq) {
   offer_by_all(board, seq);
-  ASSERT_EQ(board.claim(0), seq);
-  board.reduce(seq);
+  make(board, 0, seq);
 }
 
 std::vector<int32_t> result_of(const Board& board, uint64_t seq, size_t n) {
@@ -53,24 +59,9 @@ std::vector<int32_t> result_of(const Board& board, uint64_t seq, size_t n) {
 
 // ---- a chunk ----
 
-TEST(Board, HowAllAreToWriteIsSeenByAll) {
-  BoardMemory memory({2, 2, 64});
-  const Board other(memory.board().shape(), memory.data());
-  EXPECT_EQ(other.stores(), Stores::kCached);
-  memory.board().set_stores(Stores::kNonTemporal);
-  EXPECT_EQ(other.stores(), Stores::kNonTemporal);
-  offer(other, 0, 1, {1, 2, 3});
-  offer(memory.board(), 1, 1, {10, 20, 30});
-  ASSERT_EQ(other.claim(0), 1U);
-  other.reduce(1);
-  EXPECT_EQ(result_of(memory.board(), 1, 3), (std::vector<int32_t>{11, 22, 33}));
-  memory.board().set_stores(Stores::kCached);
-  EXPECT_EQ(other.stores(), Stores::kCached);
-}
-
 TEST(Board, PublishesNothingThatItHasReadOfTensorsWhoseRanksHaveGivenUp) {
   for (const bool tensors : {false, true}) {
-    BoardMemory memory({2, 2, 4096});
+    BoardMemory memory({2, 2, 4096, 0, 0, 0});
     const Board& board = memory.board();
     for (int rank = 0; rank < 2; ++rank) {
       ChunkCall call = call_of(3);
@@ -81,77 +72,82 @@ TEST(Board, PublishesNothingThatItHasReadOfTensorsWhoseRanksHaveGivenUp) {
       std::memcpy(call.from != 0 ? board.frame(1, 2) : board.frame(rank, 1), values.data(), 12);
       board.offer(rank, 1, call);
     }
-    ASSERT_EQ(board.claim(0), 1U);
+    ASSERT_TRUE(board.is_ready(1));
+    make(board, 0, 1);
     board.fail(Status(Code::kUnavailable, "rank 1 gave up"));
-    board.reduce(1);
+    make(board, 1, 1);
     EXPECT_EQ(board.is_published(1), !tensors) << "frames stay as they are, tensors may not";
   }
 }
 
-TEST(Board, EachRankMarksItsOffersOnLinesOfTheirOwn) {
-  BoardMemory memory({3, 2, 64});
+TEST(Board, AChunkIsReadyWhenAllHaveOfferedItAndPublishedWhenAllHaveMadeTheirs) {
+  BoardMemory memory({3, 2, 192, 0, 0, 0});
   const Board& board = memory.board();
-  std::vector<uintptr_t> pairs;
+  const std::vector<int32_t> values(40, 1);
   for (int rank = 0; rank < 3; ++rank) {
-    for (const uint64_t seq : {1, 2}) {
-      EXPECT_EQ(*board.probe_line(rank, seq), 0U);
-      pairs.push_back(reinterpret_cast<uintptr_t>(board.probe_line(rank, seq)) / 128);
-    }
-    EXPECT_EQ(board.probe_line(rank, 3), board.probe_line(rank, 1)) << "of a slot";
-  }
-  EXPECT_EQ(std::set<uintptr_t>(pairs.begin(), pairs.end()).size(), 6U);
-  publish(board, 1);
-  offer(board, 1, 2, {5});
-  EXPECT_EQ(*board.probe_line(1, 1), 1U);
-  EXPECT_EQ(*board.probe_line(1, 2), 2U);
-  EXPECT_EQ(*board.probe_line(2, 2), 0U);
-}
-
-TEST(Board, WithOwnersNothingIsMarked) {
-  BoardMemory memory({2, 2, 64, 2});
-  EXPECT_EQ(memory.board().probe_line(0, 1), nullptr);
-  for (const uint64_t seq : {1, 2}) {
-    offer_by_all(memory.board(), seq);
-    EXPECT_EQ(result_of(memory.board(), seq, 16), std::vector<int32_t>(16)) << "marks would lie here";
-  }
-}
-
-TEST(Board, AChunkIsReadyWhenAllHaveOfferedIt) {
-  BoardMemory memory({3, 2, 64});
-  const Board& board = memory.board();
-  for (int rank = 0; rank < 3; ++rank) {
-    EXPECT_FALSE(board.any_ready());
-    EXPECT_EQ(board.claim(0), 0U);
+    EXPECT_FALSE(board.is_ready(1));
     EXPECT_FALSE(board.has_offered(rank, 1));
-    offer(board, rank, 1, {rank + 1, 10 * rank, -5});
+    offer(board, rank, 1, std::vector<int32_t>(40, rank + 1));
     EXPECT_TRUE(board.has_offered(rank, 1));
     EXPECT_FALSE(board.has_offered(rank, 2));
   }
-  EXPECT_TRUE(board.any_ready());
-  EXPECT_EQ(board.claimed_by(1), -1);
-  EXPECT_EQ(board.claim(2), 1U);
-  EXPECT_EQ(board.claimed_by(1), 2);
-  EXPECT_FALSE(board.any_ready()) << "it is claimed once";
-  EXPECT_EQ(board.claim(0), 0U);
-  EXPECT_FALSE(board.is_published(1));
-  EXPECT_EQ(board.published(), 0U);
-  board.reduce(1);
+  EXPECT_TRUE(board.is_ready(1));
+  EXPECT_EQ(board.ready(), 1U);
+  EXPECT_EQ(board.verdict(1), Verdict::kParts);
+  for (const int rank : {2, 0, 1}) {
+    EXPECT_FALSE(board.is_published(1) || board.has_made(rank, 1));
+    EXPECT_EQ(board.published(), 0U);
+    make(board, rank, 1);
+    EXPECT_TRUE(board.has_made(rank, 1));
+  }
   EXPECT_TRUE(board.is_published(1));
   EXPECT_EQ(board.published(), 1U);
-  EXPECT_EQ(board.verdict(1), Verdict::kReduced);
-  EXPECT_EQ(result_of(board, 1, 3), (std::vector<int32_t>{6, 30, -15}));
+  EXPECT_EQ(result_of(board, 1, 40), std::vector<int32_t>(40, 6));
 }
 
-TEST(Board, ChunksAreClaimedInTheOrderInWhichTheyBecameReady) {
-  BoardMemory memory({2, 4, 64});
-  const Board& board = memory.board();
-  for (const uint64_t seq : {1, 2, 3, 4}) offer(board, 0, seq, {static_cast<int32_t>(seq)});
-  for (const uint64_t seq : {1, 2, 3, 4}) offer(board, 1, seq, {10});
-  for (const uint64_t seq : {1, 2, 3, 4}) ASSERT_EQ(board.claim(1), seq);
-  for (const uint64_t seq : {4, 2, 3, 1}) board.reduce(seq);
-  for (const uint64_t seq : {1, 2, 3, 4}) {
-    EXPECT_TRUE(board.is_published(seq));
-    EXPECT_EQ(result_of(board, seq, 1)[0], static_cast<int32_t>(10 + seq));
+TEST(Board, PartsCoverTheChunkOnceAndBeginOnLines) {
+  for (const int ranks : {1, 2, 3, 7, kMaxWorkers}) {
+    BoardMemory memory(shape_for(ranks));
+    for (const size_t elements : {0, 1, 15, 16, 17, 100, 1000, 16384}) {
+      size_t next = 0;
+      for (int rank = 0; rank < ranks; ++rank) {
+        const ElementRange part = memory.board().part_of(rank, call_of(elements));
+        EXPECT_EQ(part.begin, next);
+        EXPECT_TRUE(part.begin % 16 == 0 || part.count == 0);
+        next += part.count;
+      }
+      EXPECT_EQ(next, elements) << ranks << " ranks";
+    }
+  }
+}
+
+TEST(Board, WhatIsToBeDoneDependsOnTheCall) {
+  struct {
+    const char* what;
+    size_t few;
+    int slots;
+    bool tensor;
+    bool in_parts;
+    Verdict verdict;
+  } const kCases[] = {
+      {"a sum for all", 0, 2, false, true, Verdict::kParts},
+      {"of few bytes", 12, 2, false, true, Verdict::kFrames},
+      {"of few bytes of a tensor", 12, 2, true, true, Verdict::kParts},
+      {"its own part of a sum", 0, 2, false, false, Verdict::kFrames},
+      {"of tensors", 0, 2, true, false, Verdict::kTensors},
+      {"where frames are overwritten as soon as a result is taken", 12, 1, false, true, Verdict::kTensors},
+  };
+  for (const auto& one : kCases) {
+    BoardMemory memory({2, one.slots, 64, 0, 0, one.few});
+    const Board& board = memory.board();
+    for (int rank = 0; rank < 2; ++rank) {
+      ChunkCall call = call_of(3);
+      call.is_in_parts = one.in_parts;
+      if (one.tensor && rank == 1) call.from = static_cast<uint64_t>(board.frame(1, 1) - memory.data());
+      board.offer(rank, 1, call);
+    }
+    EXPECT_EQ(board.verdict(1), one.verdict) << one.what;
+    EXPECT_EQ(board.is_published(1), one.verdict == Verdict::kFrames) << one.what;
   }
 }
 
@@ -163,15 +159,14 @@ TEST(Board, RanksThatSayDifferentThingsAreNotAdded) {
     if (what == 2) call.agreed = 78;
     if (what == 3) call.elements = 3;
     if (what == 4) call.elements = 0;
+    if (what == 5) call.is_in_parts = false;
     return call;
   };
-  for (int what = 0; what < 5; ++what) {
+  for (int what = 0; what < 6; ++what) {
     for (int odd = 0; odd < 3; ++odd) {
       BoardMemory memory({3, 1, 64});
       const Board& board = memory.board();
       for (int rank = 0; rank < 3; ++rank) board.offer(rank, 1, rank == odd ? differing(what) : call_of(4));
-      ASSERT_EQ(board.claim(0), 1U);
-      board.reduce(1);
       EXPECT_TRUE(board.is_published(1));
       EXPECT_EQ(board.verdict(1), Verdict::kMismatch) << "difference " << what << " of rank " << odd;
       EXPECT_EQ(board.published(), 1U);
@@ -184,14 +179,11 @@ TEST(Board, AVerdictIsOfOneUse) {
   const Board& board = memory.board();
   board.offer(0, 1, call_of(0));
   board.offer(1, 1, call_of(2));
-  board.reduce(board.claim(0));
   EXPECT_EQ(board.verdict(1), Verdict::kMismatch);
   board.offer(0, 2, call_of(0));
   board.offer(1, 2, call_of(0));
-  EXPECT_EQ(board.claimed_by(2), -1);
-  board.reduce(board.claim(1));
-  EXPECT_EQ(board.verdict(2), Verdict::kReduced);
-  EXPECT_EQ(board.claimed_by(2), 1);
+  EXPECT_EQ(board.verdict(2), Verdict::kTensors);
+  EXPECT_FALSE(board.is_published(2));
 }
 
 // ---- memory ----
@@ -261,11 +253,12 @@ TEST(Board, WhatRanksWriteIsNotWhatTheyAreToldBy) {
   const Board& board = memory.board();
   for (const Part& part : parts_of(board))
     std::fill(memory.data() + (part.begin - memory.data()), memory.data() + (part.end - memory.data()), 0xff);
-  EXPECT_FALSE(board.any_ready());
   EXPECT_EQ(board.published(), 0U);
   for (int rank = 0; rank < 3; ++rank) {
     EXPECT_FALSE(board.has_left(rank));
-    for (const uint64_t seq : {1, 2}) EXPECT_FALSE(board.has_offered(rank, seq) || board.is_published(seq));
+    for (const uint64_t seq : {1, 2}) {
+      EXPECT_FALSE(board.has_offered(rank, seq) || board.is_ready(seq) || board.is_published(seq));
+    }
   }
 }
 
@@ -283,7 +276,7 @@ Duration sleep_with(const Board& board, uint64_t until, Duration timeout, const 
 }
 
 TEST(Board, ASleepEndsAtItsCount) {
-  BoardMemory memory({1, 4, 64});
+  BoardMemory memory({1, 4, 64, 0, 0, 0});
   const Board& board = memory.board();
   EXPECT_LT(sleep_with(board, 1, kLong, [&] { publish(board, 1); }), kSoon);
   EXPECT_GE(sleep_with(board, 3, milliseconds(50), [&] { publish(board, 2); }), milliseconds(45))
@@ -294,7 +287,7 @@ TEST(Board, ASleepEndsAtItsCount) {
 
 // Two boards with the same doorbells: what happens on either ends a sleep on both, whichever is waited on.
 TEST(Board, ASleepOnTwoBoardsEndsByEither) {
-  const BoardShape shape{1, 4, 64};
+  const BoardShape shape{1, 4, 64, 0, 0, 0};
   BoardMemory first(shape);
   BoardMemory memory(shape);
   const Board second(shape, memory.data(), &first.board());
@@ -302,8 +295,8 @@ TEST(Board, ASleepOnTwoBoardsEndsByEither) {
     for (const Board* waits : {&first.board(), &second}) {
       const Time begin = monotonic_now();
       const uint64_t seq = where->published() + 1;
-      const uint32_t heard = first.board().fall_asleep(0, first.board().published() + 1);
-      second.fall_asleep(0, second.published() + 1);
+      const uint32_t heard = first.board().fall_asleep(0, UINT64_MAX, first.board().published() + 1);
+      second.fall_asleep(0, UINT64_MAX, second.published() + 1);
       publish(*where, seq);
       waits->wait_for_bell(0, heard, kLong);
       first.board().awake(0);
@@ -333,7 +326,7 @@ TEST(Board, ASleepEndsByAWakeOrWhenSomebodyLeaves) {
 
 // ---- threads ----
 
-/// One rank of a stream of chunks: offers as far as the window goes, reduces what is ready, looks at results.
+/// One rank of a stream of chunks: offers as far as the window goes, makes its parts, looks at results.
 class Streamer {
  public:
   Streamer(const Board& board, int rank, uint64_t chunks) : board_(board), rank_(rank), chunks_(chunks) {}
@@ -342,14 +335,15 @@ class Streamer {
   template <typename Idle>
   void run(const Idle& idle) {
     while (oldest_ <= chunks_) {
-      if (!step()) idle([this] { return has_work(); }, std::max(oldest_, board_.published() + 1));
+      if (!step()) idle([this] { return has_work(); }, mine_, std::max(oldest_, board_.published() + 1));
     }
   }
   uint64_t wrong() const { return wrong_; }
 
  private:
-  bool can_offer() const { return next_ <= chunks_ && next_ - oldest_ < static_cast<uint64_t>(board_.shape().slots); }
-  bool has_work() const { return can_offer() || board_.any_ready() || board_.is_published(oldest_); }
+  bool can_offer() const { return next_ <= chunks_ && next_ - oldest_ < board_.window(); }
+  bool can_make() const { return mine_ < next_ && board_.is_ready(mine_); }
+  bool has_work() const { return can_offer() || can_make() || board_.is_published(oldest_); }
 
   bool step() {
     bool moved = false;
@@ -358,8 +352,8 @@ class Streamer {
       ++next_;
       moved = true;
     }
-    if (const uint64_t seq = board_.claim(rank_); seq != 0) {
-      board_.reduce(seq);
+    if (can_make()) {
+      make(board_, rank_, mine_++);
       moved = true;
     }
     while (oldest_ < next_ && board_.is_published(oldest_)) {
@@ -376,6 +370,7 @@ class Streamer {
   const int rank_;
   const uint64_t chunks_;
   uint64_t next_ = 1;
+  uint64_t mine_ = 1;
   uint64_t oldest_ = 1;
   uint64_t wrong_ = 0;
 };
@@ -390,7 +385,7 @@ Duration stream(const Board& board, uint64_t chunks, const Idle& idle) {
   for (int rank = 0; rank < board.shape().ranks; ++rank) {
     threads.emplace_back([&, rank] {
       streamers[static_cast<size_t>(rank)].run(
-          [&, rank](const auto& busy, uint64_t until) { idle(rank, busy, until); });
+          [&, rank](const auto& busy, uint64_t ready, uint64_t until) { idle(rank, busy, ready, until); });
     });
   }
   for (std::thread& thread : threads) thread.join();
@@ -402,10 +397,10 @@ Duration stream(const Board& board, uint64_t chunks, const Idle& idle) {
 // Nobody looks for work, so a wake that is lost would cost half a minute.
 TEST(Board, NoWakeIsLost) {
   for (const int slots : {1, 2, 3}) {
-    BoardMemory memory({3, slots, 64});
+    BoardMemory memory({3, slots, 64, 0, 0, 0});
     const Board& board = memory.board();
-    const Duration took = stream(board, 3000, [&](int rank, const auto& busy, uint64_t until) {
-      testing::sleep_on(board, rank, until, kLong, busy);
+    const Duration took = stream(board, 3000, [&](int rank, const auto& busy, uint64_t ready, uint64_t until) {
+      testing::sleep_on(board, rank, until, kLong, busy, ready);
     });
     EXPECT_LT(took, kSoon) << slots << " slots";
   }
@@ -427,17 +422,17 @@ void pause(int turns) {
 // another, and neither may read before its own is written. Who is too early waits a little longer the next time.
 TEST(Board, NoWakeIsLostInTheMomentOfFallingAsleep) {
   constexpr uint64_t kChunks = 60000;
-  BoardMemory memory({2, 2, 64});
+  BoardMemory memory({2, 2, 64, 0, 0, 0});
   const Board& board = memory.board();
   std::atomic<uint64_t> about_to_sleep{0};
   std::atomic<int> delay{0};
   std::thread publisher([&] {
     for (uint64_t seq = 1; seq <= kChunks; ++seq) {
-      for (const int rank : {0, 1}) board.offer(rank, seq, call_of(0));
-      const uint64_t claimed = board.claim(1);
+      for (const int rank : {0, 1}) board.offer(rank, seq, call_of(1));
+      board.made(0, seq);
       await(about_to_sleep, seq);
       pause(delay.load(std::memory_order_relaxed));
-      board.reduce(claimed);
+      board.made(1, seq);
     }
   });
   int slow = 0;

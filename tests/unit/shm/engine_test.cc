@@ -24,14 +24,14 @@ using testing::sum_of;
 /// Engines of all ranks over one segment.
 class Group {
  public:
-  explicit Group(const BoardShape& shape, LatencyTimer line_timer = &time_to_read) : shape_(shape) {
+  explicit Group(const BoardShape& shape) : shape_(shape) {
     auto segment = Segment::create(shape.bytes());
     EXPECT_TRUE(segment.ok());
     segment_ = std::make_shared<Segment>(std::move(segment.value()));
     told_ = std::vector<std::atomic<int>>(static_cast<size_t>(shape.ranks));
     for (int rank = 0; rank < shape.ranks; ++rank) {
       engines_.push_back(start_memory_engine(
-          {segment_, shape, rank, [this, rank](const Status&) { ++told_[static_cast<size_t>(rank)]; }, line_timer}));
+          {segment_, shape, rank, [this, rank](const Status&) { ++told_[static_cast<size_t>(rank)]; }}));
     }
   }
   std::future<Status> submit(int rank, Collective collective) {
@@ -67,27 +67,6 @@ void expect_all_ok(std::vector<std::future<Status>>& outcomes) {
     const Status status = outcome_of(outcome);
     ASSERT_TRUE(status.ok()) << status.to_string();
   }
-}
-
-// ---- lines of others ----
-
-std::atomic<size_t> lines_timed;
-Duration count_line(const std::atomic<uint64_t>& /*word*/) {
-  ++lines_timed;
-  return Duration(0);
-}
-
-TEST(MemoryEngine, TimesALineForEachChunk) {
-  EXPECT_EQ(MemoryEngineOptions{}.line_timer, &time_to_read);
-  lines_timed = 0;
-  Group group({2, 4, 64}, &count_line);
-  std::vector<Ints> tensors(2, Ints(16 * 100, 3));
-  std::vector<std::future<Status>> outcomes;
-  for (int rank = 0; rank < 2; ++rank)
-    outcomes.push_back(group.submit(rank, sum_of(tensors[static_cast<size_t>(rank)])));
-  expect_all_ok(outcomes);
-  EXPECT_EQ(lines_timed, 100U);
-  EXPECT_EQ(tensors, std::vector<Ints>(2, Ints(16 * 100, 6)));
 }
 
 // ---- results ----

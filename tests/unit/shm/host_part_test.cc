@@ -52,9 +52,12 @@ class OfTwo : public ::testing::Test {
 
 TEST_F(OfTwo, AReductionIsOfAllAndAsksForWhatAnyWants) {  // [MOVED-5]
   offer("aaaaaaaa", "bbbbbbbb", call(8, 1, 3), call(8, 5, 7));
-  const Collective sum = part(Reduce{{}, 2}, 8);
+  Reduce mean{{}, 2};
+  mean.divisor = 3;
+  const Collective sum = part(mean, 8);
   EXPECT_EQ(sum.operands()->inputs, (std::vector<const void*>{frame(0), frame(1)}));
   EXPECT_EQ(sum.root(), 0) << "the host of rank 2";
+  EXPECT_EQ(sum.operands()->divisor, 3U);
   EXPECT_EQ(sum.count, 8U);
   EXPECT_EQ(sum.total_count, 1000U);
   EXPECT_EQ(sum.output().begin, 1U);

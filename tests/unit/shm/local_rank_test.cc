@@ -210,71 +210,6 @@ TEST(LocalRank, ALargePartOfAResult) {
   }
 }
 
-// ---- non-temporal stores ----
-
-/// How long a line takes in the tests below.
-Duration line_takes;
-/// By whom which lines were timed.
-std::vector<std::pair<int, const std::atomic<uint64_t>*>> lines_read;
-int stepped = 0;
-Duration timed_line(const std::atomic<uint64_t>& word) {
-  lines_read.emplace_back(stepped, &word);
-  return line_takes;
-}
-
-class PastTheCaches : public ::testing::Test {
- protected:
-  static constexpr size_t kChunks = NonTemporalTrial::kBetween / 2;
-  PastTheCaches() {
-    line_takes = microseconds(1);
-    lines_read.clear();
-    for (int rank = 0; rank < 3; ++rank) {
-      team_.local_rank(rank).time_lines(&timed_line);
-      ends_.push_back(team_.submit(rank, sum_of(tensors_[static_cast<size_t>(rank)])));
-    }
-  }
-  /// Steps of all, of which each takes as long as is said of what is written so.
-  void run(size_t steps, Duration cached, Duration bypassing) {
-    for (size_t i = 0; i < steps && ends_[0]->empty(); ++i) {
-      for (const int rank : {2, 0, 1}) {
-        stepped = rank;
-        team_.step(rank);
-      }
-      team_.now += team_.board().stores() == Stores::kCached ? cached : bypassing;
-    }
-  }
-  void expect_sums() {
-    EXPECT_TRUE(team_.run());
-    EXPECT_EQ(tensors_, std::vector<Ints>(3, Ints(16 * kChunks, 15)));
-  }
-
-  Team team_{{3, 8, 64}};
-  std::vector<Ints> tensors_ = std::vector<Ints>(3, Ints(16 * kChunks, 5));
-  std::vector<Outcomes> ends_;
-};
-
-TEST_F(PastTheCaches, WhereThatIsFasterAndLinesAreSlow) {
-  run(256, microseconds(900), microseconds(400));
-  EXPECT_EQ(team_.board().stores(), Stores::kNonTemporal);
-  ASSERT_TRUE(ends_[0]->empty());
-  line_takes = nanoseconds(50);
-  run(16, microseconds(900), microseconds(400));
-  EXPECT_EQ(team_.board().stores(), Stores::kCached) << "lines are fast again";
-  expect_sums();
-}
-
-TEST_F(PastTheCaches, OneLineOfAnotherRankIsTimedForEachChunk) {
-  run(SIZE_MAX, Duration(0), Duration(0));
-  expect_sums();
-  EXPECT_EQ(lines_read.size(), kChunks);
-  std::set<const std::atomic<uint64_t>*> marks;
-  for (const auto& [reader, line] : lines_read) {
-    marks.insert(line);
-    for (uint64_t seq = 1; seq <= 8; ++seq) ASSERT_NE(line, team_.board().probe_line(reader, seq)) << "its own";
-  }
-  EXPECT_EQ(marks.size(), 3U * 8) << "of all ranks and slots";
-}
-
 TEST(LocalRank, BarriersCompleteInTheirOrderAndWhenAllHaveCalled) {
   for (uint64_t seed = 1; seed <= 30; ++seed) {
     Team team({3, 2, 64}, seed);
@@ -347,7 +282,8 @@ TEST(LocalRank, OffersAsFarAsItsWindowGoes) {
     std::vector<Ints> tensors(10, Ints(20, 1));  // two chunks each
     for (Ints& tensor : tensors) team.submit(0, sum_of(tensor));
     team.step(0);
-    const auto window = static_cast<uint64_t>(slots);
+    const uint64_t window = team.board().window();
+    EXPECT_EQ(window, slots == 5 ? 2U : 1U);
     for (uint64_t seq = 1; seq <= window; ++seq) EXPECT_TRUE(team.board().has_offered(0, seq)) << seq;
     EXPECT_FALSE(team.board().has_offered(0, window + 1));
     EXPECT_TRUE(team.local_rank(0).has_full_window());
@@ -498,39 +434,28 @@ TEST(LocalRank, ADeadlineNamesTheRankThatStoppedWhileItAdded) {
   c.deadline = team.now + seconds(7);
   const Outcomes outcome = team.submit(0, c);
   team.step(0);
-  team.board().offer(1, 1, {});
-  ASSERT_EQ(team.board().claim(1), 1U);
+  team.board().offer(1, 1, team.board().call_of(0, 1));
   team.step(0);
   team.now = c.deadline;
   team.step(0);
   ASSERT_EQ(outcome->size(), 1U);
   EXPECT_THAT(outcome->front().message(),
-              HasSubstr("all ranks have contributed, and rank 1 has been adding them for 7 s"));
+              HasSubstr("all ranks have contributed, and rank 1 has not added its part for 7 s"));
 }
 
-TEST(LocalRank, ADeadlineNamesNobodyWhereARankEndedBetweenItsOfferAndTheList) {
+TEST(LocalRank, APartOfARankThatHasLeftIsNotWaitedFor) {
   Team team({2, 2, 64});
-  // The first word of a board counts the places taken on the list of ready chunks: one is never filled.
-  reinterpret_cast<std::atomic<uint64_t>*>(team.memory())->fetch_add(1);
   Ints tensors[2] = {Ints(10, 1), Ints(10, 1)};
-  Outcomes outcomes[2];
-  for (int rank = 0; rank < 2; ++rank) {
-    Collective c = sum_of(tensors[rank]);
-    c.deadline = team.now + seconds(7);
-    outcomes[rank] = team.submit(rank, c);
-    team.step(rank);
-  }
-  team.now += seconds(7);
-  for (int rank = 0; rank < 2; ++rank) {
-    team.step(rank);
-    ASSERT_EQ(outcomes[rank]->size(), 1U);
-    EXPECT_THAT(outcomes[rank]->front().message(),
-                HasSubstr("all ranks have contributed, and none has added them for 7 s"));
-  }
+  const Outcomes outcomes[2] = {team.submit(0, sum_of(tensors[0])), team.submit(1, sum_of(tensors[1]))};
+  team.step(1);
+  team.board().leave(1);
+  for (int i = 0; i < 3; ++i) team.step(0);
+  ASSERT_EQ(outcomes[0]->size(), 1U);
+  EXPECT_THAT(outcomes[0]->front().message(), HasSubstr("1 (left the session)"));
 }
 
 TEST(LocalRank, WhoHasLeftIsNotWaitedFor) {
-  Team team({3, 2, 64});
+  Team team({3, 2, 64}, 2);
   std::vector<Ints> tensors(3, Ints(10, 1));
   std::vector<Outcomes> outcomes;
   for (int rank = 0; rank < 3; ++rank)

@@ -36,7 +36,7 @@ class Movers {
     EXPECT_TRUE(segment.ok());
     segment_ = std::make_shared<Segment>(std::move(segment.value()));
     for (int rank = 0; rank < shape.ranks; ++rank) {
-      engines_.push_back(start_memory_engine({segment_, shape, rank, [](const Status&) {}, &time_to_read}));
+      engines_.push_back(start_memory_engine({segment_, shape, rank, [](const Status&) {}}));
     }
   }
   int ranks() const { return shape_.ranks; }

@@ -22,7 +22,7 @@ constexpr Stores kStores[] = {Stores::kCached, Stores::kNonTemporal};
 /// Frames of all ranks, with guards around each.
 class Frames {
  public:
-  Frames(const std::vector<Bytes>& inputs, Stores stores = Stores::kCached) {
+  explicit Frames(const std::vector<Bytes>& inputs, Stores stores = Stores::kCached) {
     for (const Bytes& input : inputs) {
       elements_.emplace_back(input.size(), 0);
       fill_frame(input.data(), input.size(), elements_.back().data(), stores);
@@ -43,7 +43,7 @@ class Frames {
 void reduce_to(const ElementReduction& reduction, const uint8_t* const* frames, int ranks, size_t n, uint8_t* out,
                Stores stores = Stores::kCached) {
   const Target target{out, 0, n, stores};
-  reduce_chunk(reduction, frames, ranks, n, &target, 1);
+  reduce_chunk(reduction, frames, ranks, 0, n, &target, 1);
 }
 
 std::string compare(const ElementReduction& reduction, const std::vector<Bytes>& inputs, size_t n) {
@@ -144,11 +144,11 @@ TEST(ReduceChunk, WritesToEachTargetWhatItWants) {
       {reinterpret_cast<uint8_t*>(whole.data()), 0, kElements, Stores::kNonTemporal},
       {reinterpret_cast<uint8_t*>(part.data()), 17, 6000, Stores::kCached},
   };
-  reduce_chunk({ReduceOp::kSum, ElementType::kInt32}, frames.data(), 3, kElements, targets.data(), targets.size());
+  reduce_chunk({ReduceOp::kSum, ElementType::kInt32}, frames.data(), 3, 0, kElements, targets.data(), targets.size());
   EXPECT_EQ(inputs[1], sum);
   EXPECT_EQ(whole, sum);
   EXPECT_EQ(part, std::vector<int32_t>(sum.begin() + 17, sum.begin() + 6000));
-  reduce_chunk({ReduceOp::kSum, ElementType::kInt32}, frames.data(), 3, kElements, nullptr, 0);
+  reduce_chunk({ReduceOp::kSum, ElementType::kInt32}, frames.data(), 3, 0, kElements, nullptr, 0);
 }
 
 TEST(ReduceChunk, InPlaceOfOneRankAlone) {
@@ -160,19 +160,20 @@ TEST(ReduceChunk, InPlaceOfOneRankAlone) {
   EXPECT_EQ(second, std::vector<int32_t>(5000, 3));
 }
 
-TEST(CopyChunk, WritesToEachTargetWhatItWants) {
-  std::vector<uint8_t> from(40000);
-  for (size_t i = 0; i < from.size(); ++i) from[i] = static_cast<uint8_t>(i * 7);
-  std::vector<uint8_t> whole(from.size());
-  std::vector<uint8_t> part(20000);
-  const std::vector<Target> targets = {{from.data(), 0, from.size(), Stores::kCached},  // it is there already
-                                       {whole.data(), 0, from.size(), Stores::kNonTemporal},
-                                       {part.data(), 5, 20005, Stores::kCached}};
-  const std::vector<uint8_t> before = from;
-  copy_chunk(from.data(), from.size(), targets.data(), targets.size());
-  EXPECT_EQ(from, before);
-  EXPECT_EQ(whole, before);
-  EXPECT_EQ(part, std::vector<uint8_t>(before.begin() + 5, before.begin() + 20005));
+TEST(ReduceChunk, APartOfItAlone) {
+  const std::vector<int32_t> ones(9000, 1);
+  for (const bool in_place : {false, true}) {
+    for (const Stores stores : kStores) {
+      std::vector<int32_t> tensor(9000, 2);
+      std::vector<int32_t> apart(9000, 2);
+      std::vector<int32_t>& result = in_place ? tensor : apart;
+      const uint8_t* const frames[] = {reinterpret_cast<const uint8_t*>(ones.data()),
+                                       reinterpret_cast<uint8_t*>(tensor.data())};
+      const Target target{reinterpret_cast<uint8_t*>(result.data() + 100), 100, 9000, stores};
+      reduce_chunk({ReduceOp::kSum, ElementType::kInt32}, frames, 2, 5, 8000, &target, 1);
+      for (size_t i = 0; i < 9000; ++i) ASSERT_EQ(result[i], i < 100 || i >= 8000 ? 2 : 3) << i;
+    }
+  }
 }
 
 }  // namespace

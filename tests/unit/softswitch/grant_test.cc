@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "fixture.h"
+#include "exact.h"
 #include "slots/slot_store.h"
 
 namespace switchml::softswitch {
@@ -144,6 +144,16 @@ TEST(Grant, AQuotaBoundsAndRefuses) {
   limits.max_slots = 10;
   EXPECT_EQ(grant(ask_for(2, 1, 64), limits).slots, 10);
   EXPECT_EQ(grant(ask_for(2, 3, 64), limits).status, ReplyStatus::kNoSlots);
+}
+
+TEST(Grant, ExactWhereAllSwitchesCan) {  // [EXACT-2]
+  GrantLimits limits = wide(), integers = wide();
+  limits.exact = true;
+  EXPECT_TRUE(grant(ask_exact(ask_for(2)), limits).exact);
+  EXPECT_TRUE(softswitch::grant(ask_exact(ask_for(2)), {limits, limits}).exact);
+  EXPECT_FALSE(grant(ask_for(2), limits).exact);
+  EXPECT_FALSE(grant(ask_exact(ask_for(2)), integers).exact);
+  EXPECT_FALSE(softswitch::grant(ask_exact(ask_for(2)), {limits, integers}).exact);
 }
 
 }  // namespace

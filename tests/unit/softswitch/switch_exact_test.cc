@@ -7,7 +7,6 @@
 
 #include "exact.h"
 #include "slots/slot_store.h"
-#include "softswitch/grant.h"
 
 namespace switchml::softswitch {
 namespace {
@@ -50,20 +49,6 @@ TEST(ExactSession, IsNeverWhatAControllerInstalls) {  // [EXACT-2]
   ASSERT_TRUE(bench.sw.set_member(4, 5, 0, -1, endpoint(0)).ok());
   EXPECT_TRUE(bench.put(exact_frame(floats(0, {1}), 4, 5, {}), endpoint(0)).empty());
   EXPECT_EQ(bench.sw.counters().dropped_kind.get(), 1U);
-}
-
-TEST(ExactSession, IsGrantedWhereAllSwitchesCan) {  // [EXACT-2]
-  GrantLimits limits;
-  limits.free_slot_memory_bytes = 1 << 20;
-  limits.max_payload_bytes = 1024;
-  limits.exact = true;
-  EXPECT_TRUE(grant(ask_exact(ask_for(2)), {limits}).exact);
-  EXPECT_TRUE(grant(ask_exact(ask_for(2)), {limits, limits}).exact);
-  EXPECT_FALSE(grant(ask_for(2), {limits}).exact);
-  GrantLimits integers = limits;
-  integers.exact = false;
-  EXPECT_FALSE(grant(ask_exact(ask_for(2)), {integers}).exact);
-  EXPECT_FALSE(grant(ask_exact(ask_for(2)), {limits, integers}).exact);
 }
 
 TEST(ExactSession, PaysForWhatItKeeps) {
@@ -115,32 +100,36 @@ TEST(ExactSwitch, KindsOfTheOtherSortAreDropped) {
   EXPECT_EQ(after.size(), 3U) << "packets and bytes received besides";
 }
 
-struct ExactDrop {
-  const char* counter;
-  void (*make)(const ExactJob& job, std::vector<uint8_t>* frame);
-  int from = 0;
-};
+using Frame = std::vector<uint8_t>;
+using Header = wire::ExactHeader;
 
-void seal_again(const ExactJob& job, std::vector<uint8_t>* frame) {
+void seal_again(const ExactJob& job, Frame* frame) {
   wire::seal_exact(wire::read_exact_header(frame->data()), {job.job.granted.session_key}, frame->data(),
                    frame->size() - wire::kExactHeaderBytes);
 }
 
-template <typename Change>
-void change_header(const ExactJob& job, std::vector<uint8_t>* frame, const Change& change) {
-  wire::ExactHeader header = wire::read_exact_header(frame->data());
-  change(&header);
-  wire::write_exact_header(header, frame->data());
-  seal_again(job, frame);
-}
+/// What is wrong with a packet: its sealed header, its sealed length, bytes under the seal, or the worker it comes
+/// from.
+struct ExactDrop {
+  const char* counter;
+  void (*header)(Header*);
+  size_t bytes = wire::kExactHeaderBytes + 8;
+  void (*damage)(Frame*) = [](Frame*) {};
+  int from = 0;
+};
 
 class ExactDrops : public ::testing::TestWithParam<ExactDrop> {};
 
 TEST_P(ExactDrops, AreCountedByReasonAndAnswerNothing) {
   Bench bench;
   ExactJob job(bench, 2, 8, 256);
-  std::vector<uint8_t> frame = job.frame(floats(0, {99, 98}));
-  GetParam().make(job, &frame);
+  Frame frame = job.frame(floats(0, {99, 98}));
+  Header header = wire::read_exact_header(frame.data());
+  if (GetParam().header != nullptr) GetParam().header(&header);
+  wire::write_exact_header(header, frame.data());
+  frame.resize(GetParam().bytes);
+  seal_again(job, &frame);
+  GetParam().damage(&frame);
   const auto before = nonzero(bench.sw.counters());
   EXPECT_TRUE(bench.put(frame, endpoint(GetParam().from)).empty());
   EXPECT_EQ(changed(before, bench.sw.counters()),
@@ -148,46 +137,27 @@ TEST_P(ExactDrops, AreCountedByReasonAndAnswerNothing) {
   EXPECT_EQ(job.reduce({floats(0, {1}), floats(1, {2})}).as<float>(), Floats{3}) << "the slot is as it was";
 }
 
-using Frame = std::vector<uint8_t>;
 INSTANTIATE_TEST_SUITE_P(
     ExactSwitch, ExactDrops,
-    ::testing::Values(
-        ExactDrop{"dropped_short", [](const ExactJob&, Frame* f) { f->resize(23); }},
-        ExactDrop{"dropped_version", [](const ExactJob&, Frame* f) { (*f)[0] = 0x25; }},
-        ExactDrop{"dropped_operation",
-                  [](const ExactJob& j, Frame* f) { change_header(j, f, [](auto* h) { h->type = 10; }); }},
-        ExactDrop{"dropped_operation",
-                  [](const ExactJob& j, Frame* f) { change_header(j, f, [](auto* h) { h->operation = 5; }); }},
-        ExactDrop{"dropped_operation",
-                  [](const ExactJob& j, Frame* f) { change_header(j, f, [](auto* h) { h->divisor = 0; }); }},
-        ExactDrop{"dropped_operation",
-                  [](const ExactJob& j, Frame* f) { change_header(j, f, [](auto* h) { h->divisor = 129; }); }},
-        ExactDrop{"dropped_seq", [](const ExactJob& j, Frame* f) { change_header(j, f, [](auto* h) { h->seq = 0; }); }},
-        ExactDrop{"dropped_length",
-                  [](const ExactJob& j, Frame* f) {
-                    f->pop_back();
-                    seal_again(j, f);
-                  }},
-        ExactDrop{"dropped_length",
-                  [](const ExactJob& j, Frame* f) {
-                    f->resize(24 + 260);
-                    seal_again(j, f);
-                  }},
-        ExactDrop{"dropped_session",
-                  [](const ExactJob& j, Frame* f) { change_header(j, f, [](auto* h) { h->job = 200; }); }},
-        ExactDrop{"dropped_session",
-                  [](const ExactJob& j, Frame* f) { change_header(j, f, [](auto* h) { ++h->epoch; }); }},
-        ExactDrop{"dropped_worker",
-                  [](const ExactJob& j, Frame* f) { change_header(j, f, [](auto* h) { h->worker = 2; }); }},
-        ExactDrop{"dropped_slot",
-                  [](const ExactJob& j, Frame* f) { change_header(j, f, [](auto* h) { h->slot = 8; }); }},
-        ExactDrop{"dropped_source", [](const ExactJob&, Frame*) {}, 1},
-        ExactDrop{"dropped_source", [](const ExactJob&, Frame*) {}, 500},
-        ExactDrop{"dropped_source", [](const ExactJob&, Frame* f) { f->back() ^= 1; }, 500},
-        ExactDrop{"dropped_checksum", [](const ExactJob&, Frame* f) { f->back() ^= 1; }},
-        ExactDrop{"dropped_checksum", [](const ExactJob&, Frame* f) { (*f)[16] ^= 0x80; }},
-        ExactDrop{"dropped_checksum", [](const ExactJob&, Frame* f) { (*f)[23] ^= 1; }},
-        ExactDrop{"dropped_checksum", [](const ExactJob&, Frame* f) { f->resize(28); }}));
+    ::testing::Values(ExactDrop{"dropped_short", nullptr, 32, [](Frame* f) { f->resize(23); }},
+                      ExactDrop{"dropped_version", nullptr, 32, [](Frame* f) { (*f)[0] = 0x25; }},
+                      ExactDrop{"dropped_operation", [](Header* h) { h->type = 10; }},
+                      ExactDrop{"dropped_operation", [](Header* h) { h->operation = 5; }},
+                      ExactDrop{"dropped_operation", [](Header* h) { h->divisor = 0; }},
+                      ExactDrop{"dropped_operation", [](Header* h) { h->divisor = 129; }},
+                      ExactDrop{"dropped_seq", [](Header* h) { h->seq = 0; }}, ExactDrop{"dropped_length", nullptr, 31},
+                      ExactDrop{"dropped_length", nullptr, 24 + 260},
+                      ExactDrop{"dropped_session", [](Header* h) { h->job = 200; }},
+                      ExactDrop{"dropped_session", [](Header* h) { ++h->epoch; }},
+                      ExactDrop{"dropped_worker", [](Header* h) { h->worker = 2; }},
+                      ExactDrop{"dropped_slot", [](Header* h) { h->slot = 8; }},
+                      ExactDrop{"dropped_source", nullptr, 32, [](Frame*) {}, 1},
+                      ExactDrop{"dropped_source", nullptr, 32, [](Frame*) {}, 500},
+                      ExactDrop{"dropped_source", nullptr, 32, [](Frame* f) { f->back() ^= 1; }, 500},
+                      ExactDrop{"dropped_checksum", nullptr, 32, [](Frame* f) { f->back() ^= 1; }},
+                      ExactDrop{"dropped_checksum", nullptr, 32, [](Frame* f) { (*f)[16] ^= 0x80; }},
+                      ExactDrop{"dropped_checksum", nullptr, 32, [](Frame* f) { (*f)[23] ^= 1; }},
+                      ExactDrop{"dropped_checksum", nullptr, 32, [](Frame* f) { f->resize(28); }}));
 
 TEST(ExactSwitch, ADamagedPacketIsNoSignOfLife) {
   Bench bench(SwitchOptions{});
@@ -270,17 +240,10 @@ TEST(ExactSwitch, DuplicatesAreDroppedUntilCompleteThenAnswered) {
     EXPECT_EQ(sent[0].frame, result[0].frame) << "the very same bytes";
   }
   EXPECT_EQ(bench.sw.counters().duplicates_answered.get(), 2U);
-}
-
-TEST(ExactSwitch, ADuplicateIsAnsweredInFull) {
-  Bench bench;
-  ExactJob job(bench, 2);
-  job.put(floats(0, {1, 2, 3}));
-  const auto result = job.put(floats(1, {10, 20, 30}));
   for (size_t count = 0; count < 5; ++count) {
     const auto again = job.put(floats(1, Floats(count, 7)));
     ASSERT_EQ(again.size(), 1U);
-    EXPECT_EQ(again[0].frame, result[0].frame);
+    EXPECT_EQ(again[0].frame, result[0].frame) << "in full, however long the duplicate is";
   }
 }
 
@@ -432,21 +395,28 @@ struct SwitchTargets : public ::testing::Test {
     return its;
   }
 
+  /// Puts contributions of both workers; what comes of the second.
+  std::vector<Sent> put_both(std::optional<wire::Target> first, const ExactPart& second) {
+    EXPECT_TRUE(exact.put(part(0, first, second.seq)).empty());
+    return exact.put(second);
+  }
+  Floats floats_of(const Sent& sent) { return exact.result({sent}).as<float>(); }
+
+  static constexpr wire::Target kFirst{0x1000, 11, 8}, kSecond{0x2000, 22, 8};
   Bench bench{with_card()};
   ExactJob exact{bench, ask_exact(ask_for(2), wire::kOpenRdma)};
 };
 
 TEST_F(SwitchTargets, ResultsAreWrittenThere) {  // [RDMA-7]
-  EXPECT_TRUE(exact.put(part(0, wire::Target{0x1000, 11, 8})).empty());
   const uint64_t before = bench.sw.counters().bytes_sent.get();
-  const auto sent = exact.put(part(1, wire::Target{0x2000, 22, 8}));
+  const auto sent = put_both(kFirst, part(1, kSecond));
   ASSERT_EQ(sent.size(), 2U);
   for (size_t worker = 0; worker < 2; ++worker) {
     EXPECT_EQ(sent[worker].to, std::vector<Endpoint>{exact.job.at(static_cast<int>(worker))});
     EXPECT_EQ(sent[worker].target.address, (worker + 1) * 0x1000);
     EXPECT_EQ(sent[worker].target.key, 11 * (worker + 1));
-    EXPECT_EQ(sent[worker].written, bytes_of(std::vector<float>{2, 4}));
-    const ExactResult result = exact_result_of(sent[worker].frame, exact.rule());
+    EXPECT_EQ(sent[worker].written, bytes_of(Floats{2, 4}));
+    const ExactResult result = exact.result({sent[worker]});
     EXPECT_EQ(result.header.flags, wire::kFlagTarget);
     EXPECT_TRUE(result.elements.empty());
   }
@@ -454,40 +424,36 @@ TEST_F(SwitchTargets, ResultsAreWrittenThere) {  // [RDMA-7]
 }
 
 TEST_F(SwitchTargets, AreEachWorkersOwnAffair) {  // [RDMA-7]
-  exact.put(part(0, wire::Target{0x1000, 11, 8}));
-  const auto sent = exact.put(part(1, std::nullopt));
+  const auto sent = put_both(kFirst, part(1, std::nullopt));
   ASSERT_EQ(sent.size(), 2U);
   EXPECT_EQ(sent[0].target.address, 0x1000U);
   EXPECT_EQ(sent[1].to, std::vector<Endpoint>{exact.job.at(1)});
-  EXPECT_EQ(exact_result_of(sent[1].frame, exact.rule()).as<float>(), (std::vector<float>{2, 4}));
+  EXPECT_EQ(floats_of(sent[1]), (Floats{2, 4}));
 }
 
 TEST_F(SwitchTargets, OfAnotherSizeAreNotWritten) {  // [RDMA-7]
   for (const uint32_t bytes : {0, 7, 9, 4096}) {
-    const uint32_t seq = 1 + bytes * 2;
-    exact.put(part(0, wire::Target{0x1000, 11, bytes}, seq));
-    ExactPart none = part(1, wire::Target{0x2000, 22, 8}, seq);
+    ExactPart none = part(1, kSecond, 1 + bytes * 2);
     none.flags = wire::kFlagNoElements;
-    const auto sent = exact.put(none);
+    const auto sent = put_both(wire::Target{0x1000, 11, bytes}, none);
     ASSERT_EQ(sent.size(), 2U);
     for (const Sent& one : sent) EXPECT_EQ(one.target.bytes, 0U) << "who wants nothing has nothing written";
-    EXPECT_EQ(exact_result_of(sent[0].frame, exact.rule()).as<float>(), (std::vector<float>{2, 4}));
-    EXPECT_TRUE(exact_result_of(sent[1].frame, exact.rule()).elements.empty());
+    EXPECT_EQ(floats_of(sent[0]), (Floats{2, 4}));
+    EXPECT_TRUE(floats_of(sent[1]).empty());
   }
 }
 
 TEST_F(SwitchTargets, ThoseWhoDisagreeGetNothingWritten) {
-  exact.put(part(0, wire::Target{0x1000, 11, 8}));
-  ExactPart other = part(1, wire::Target{0x2000, 22, 8});
+  ExactPart other = part(1, kSecond);
   other.call = 1;
-  for (const Sent& one : exact.put(other)) {
+  for (const Sent& one : put_both(kFirst, other)) {
     EXPECT_EQ(one.target.bytes, 0U);
-    EXPECT_TRUE(exact_result_of(one.frame, exact.rule()).disagree());
+    EXPECT_TRUE(exact.result({one}).disagree());
   }
 }
 
 TEST_F(SwitchTargets, ARepeatedContributionIsAnsweredByAFrame) {  // [RDMA-7]
-  const ExactPart first = part(0, wire::Target{0x1000, 11, 8});
+  const ExactPart first = part(0, kFirst);
   exact.put(first);
   exact.put(first);
   EXPECT_EQ(bench.sw.counters().duplicates_dropped.get(), 1U);
@@ -495,15 +461,13 @@ TEST_F(SwitchTargets, ARepeatedContributionIsAnsweredByAFrame) {  // [RDMA-7]
   const auto sent = exact.put(first);
   ASSERT_EQ(sent.size(), 1U);
   EXPECT_EQ(sent[0].target.bytes, 0U);
-  EXPECT_EQ(exact_result_of(sent[0].frame, exact.rule()).as<float>(), (std::vector<float>{2, 4}));
-  EXPECT_EQ(exact_result_of(sent[0].frame, exact.rule()).header.flags, 0);
+  EXPECT_EQ(floats_of(sent[0]), (Floats{2, 4}));
+  EXPECT_EQ(exact.result(sent).header.flags, 0);
 }
 
 TEST_F(SwitchTargets, AreOfTheirUseAlone) {
-  exact.put(part(0, wire::Target{0x1000, 11, 8}));
-  exact.put(part(1, wire::Target{0x2000, 22, 8}));
-  exact.put(part(0, std::nullopt, 2));
-  const auto sent = exact.put(part(1, std::nullopt, 2));
+  put_both(kFirst, part(1, kSecond));
+  const auto sent = put_both(std::nullopt, part(1, std::nullopt, 2));
   ASSERT_EQ(sent.size(), 1U);
   EXPECT_TRUE(sent[0].multicast);
 }
@@ -518,7 +482,7 @@ TEST(SwitchExact, ATargetThatComesByPacketsIsDropped) {  // [RDMA-6]
 }
 
 TEST_F(SwitchTargets, ElementsAreTheCardsToCheck) {  // [RDMA-5]
-  auto frame = exact.frame(part(0, wire::Target{0x1000, 11, 8}));
+  auto frame = exact.frame(part(0, kFirst));
   frame[wire::kExactHeaderBytes] ^= 1;
   EXPECT_TRUE(exact.put(frame, 0).empty());
   EXPECT_EQ(bench.sw.counters().dropped_checksum.get(), 1U) << "the target is covered";

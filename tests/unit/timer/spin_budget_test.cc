@@ -38,6 +38,23 @@ TEST(SpinBudget, EndsWhereWaitsRarelyPay) {
   EXPECT_EQ(budget.allowance(at(SpinBudget::kFirstPause)), kMost);
 }
 
+TEST(SpinBudget, IsAboutAsLongAsWaitsThatCouldHavePaid) {
+  SpinBudget budget(microseconds(250));
+  const auto length = [&] { return budget.allowance(at(Duration(0))); };
+  EXPECT_EQ(length(), microseconds(250));
+  budget.report_sleep(microseconds(251));
+  EXPECT_EQ(length(), SpinBudget::kLeast) << "whoever waits so long had better sleep";
+  budget.report_sleep(microseconds(100));
+  EXPECT_EQ(length(), microseconds(150));
+  budget.report_sleep(microseconds(60));
+  EXPECT_EQ(length(), microseconds(150)) << "a shorter one fits in";
+  budget.report_sleep(microseconds(240));
+  EXPECT_EQ(length(), microseconds(250));
+  SpinBudget little(microseconds(20));
+  little.report_sleep(microseconds(300));
+  EXPECT_EQ(little.allowance(at(Duration(0))), microseconds(20));
+}
+
 TEST(SpinBudget, PausesGrowUntilATrialSucceeds) {
   SpinBudget budget(kMost);
   Time now = at(Duration(0));
