@@ -1,5 +1,5 @@
-// Looking around for work before sleeping: the loop and the clock around a SpinBudget. Engine threads wait so for packets
-// (shard_thread.h), and ranks of one host for each other (shm/local_rank_thread.h).
+// Looking around for work before sleeping: the loop and the clock around a SpinBudget. Engine threads wait so for
+// packets (shard_thread.h), and ranks of one host for each other (shm/local_rank_thread.h).
 #pragma once
 
 #include "base/clock.h"

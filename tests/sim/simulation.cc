@@ -9,8 +9,8 @@ namespace switchml::sim {
 namespace {
 
 constexpr Duration kSweep = milliseconds(500);
-constexpr size_t kMostUnderWay = 200000;  // frames; a network that grows without bound passes it soon
-constexpr uint64_t kMostTurns = 50000000;        // a call of many chunks may wait for its deadline, 1000 s
+constexpr size_t kMostUnderWay = 200000;   // frames; a network that grows without bound passes it soon
+constexpr uint64_t kMostTurns = 50000000;  // a call of many chunks may wait for its deadline, 1000 s
 
 // Of a shard. Few, so that they are used again soon; sometimes enough for two streams.
 int draw_slots(Random& random) {
