@@ -1,6 +1,6 @@
 // send and recv: through memory, or by Gloo.
 #include "c10d/byte_views.h"
-#include "c10d/memory_message.h"
+#include "c10d/message_call.h"
 #include "c10d/message_work.h"
 #include "c10d/process_group.h"
 
@@ -45,7 +45,7 @@ WorkPtr ProcessGroupSwitchML::recv(Tensors& tensors, int source, int tag) {
 
 WorkPtr ProcessGroupSwitchML::recvAnysource(Tensors& tensors, int tag) {
   arguments(Call::kRecvAnySource).recv_any_source(tensors, tag);
-  return message(Call::kRecvAnySource, OpType::RECVANYSOURCE, tensors, shm::kAnySource, tag, [&](compat::Base& gloo) {
+  return message(Call::kRecvAnySource, OpType::RECVANYSOURCE, tensors, kAnySource, tag, [&](compat::Base& gloo) {
     Tensors bytes = ByteViews().outputs(tensors);
     return gloo.recvAnysource(bytes, tag);
   });

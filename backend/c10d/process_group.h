@@ -222,7 +222,7 @@ class ProcessGroupSwitchML final : public compat::Base {
   WorkPtr sent(WorkPtr work);
   void abort_messages();
   std::vector<uint64_t> global_ranks() const;
-  /// A message, through memory or by Gloo. Throws where the group is closed. `peer`: shm::kAnySource is any rank.
+  /// A message, through memory or by Gloo. Throws where the group is closed. `peer`: kAnySource is any rank.
   WorkPtr message(Call call, c10d::OpType type, const Tensors& tensors, int peer, int tag,
                   const std::function<WorkPtr(compat::Base& gloo)>& by_gloo);
   /// A collective that Gloo takes, behind a precheck. `what`: what ranks must agree about (EngineCall::precheck);

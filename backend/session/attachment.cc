@@ -11,6 +11,7 @@
 #include "session/shared_memory.h"
 #include "shm/board.h"
 #include "shm/engine.h"
+#include "shm/mail_transport.h"
 #include "socket/address.h"
 #include "store/store_exchange.h"
 
@@ -169,7 +170,9 @@ Attachment::Attachment(Agreed* agreed, Membership& membership, Rendezvous& store
       hosts_(agreed->hosts) {
   if (!in_memory()) return;
   arena_ = shm::Arena::open(memory_, board_shape(), local_index());
-  messages_ = std::make_shared<shm::Messages>(memory_, board_shape(), local_index(), agreed->local.spin());
+  const shm::Mail mail(membership.group().size, memory_->data() + mail_begin(board_shape()));
+  auto transport = std::make_unique<shm::MailTransport>(mail, local_index(), memory_);
+  messages_ = std::make_shared<Messages>(std::move(transport), agreed->local.spin());
 }
 
 Attachment::~Attachment() {

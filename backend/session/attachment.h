@@ -13,11 +13,11 @@
 #include "base/config.h"
 #include "engine/engine.h"
 #include "failover/share_failovers.h"
+#include "messages/messages.h"
 #include "session/abilities.h"
 #include "session/agreement.h"
 #include "session/membership.h"
 #include "shm/arena.h"
-#include "shm/messages.h"
 
 namespace switchml {
 
@@ -55,7 +55,7 @@ class Attachment {
   bool without_switch() const;
   const SwitchServer* embedded() const { return embedded_.get(); }
   std::shared_ptr<shm::Arena> arena() const { return arena_; }
-  std::shared_ptr<shm::Messages> messages() const { return messages_; }
+  std::shared_ptr<Messages> messages() const { return messages_; }
 
   /// Session::await_others.
   void await_others();
@@ -88,7 +88,7 @@ class Attachment {
   std::unique_ptr<SwitchServer> embedded_;
   const std::shared_ptr<shm::Segment> memory_;  // Of this host's ranks, or null.
   std::shared_ptr<shm::Arena> arena_;           // In it, or for a card, or null.
-  std::shared_ptr<shm::Messages> messages_;     // In it, or null.
+  std::shared_ptr<Messages> messages_;          // In it, or null.
   const HostLayout hosts_;                      // The switch's workers, where those are hosts; else of no ranks.
   std::atomic<bool> heard_{false};              // Why the group ends came from another rank, and so all ranks hear it.
   std::mutex farewell_mutex_;

@@ -13,11 +13,11 @@
 
 #include "base/config.h"
 #include "engine/paired_engine.h"
+#include "messages/messages.h"
 #include "session/abilities.h"
 #include "session/attachment.h"
 #include "session/membership.h"
 #include "shm/arena.h"
-#include "shm/messages.h"
 #include "store/rendezvous.h"
 #include "switchd/server.h"
 
@@ -54,7 +54,7 @@ class Session {
   std::shared_ptr<shm::Arena> arena() const { return exact_ ? nullptr : first_->arena(); }
   /// What carries messages between the ranks, which are all on one host; null: nothing of the session's. They end with
   /// the engine.
-  std::shared_ptr<shm::Messages> messages() const { return exact_or_first().messages(); }
+  std::shared_ptr<Messages> messages() const { return exact_or_first().messages(); }
   /// The session with the switch that the group has, or had last; the first where it has several.
   SessionParameters parameters() const { return first_->sessions().front(); }
   /// How messages call all of its switches, with ", " between them.

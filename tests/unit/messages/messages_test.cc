@@ -1,5 +1,5 @@
 // Messages with their threads, in this process and between processes.
-#include "shm/messages.h"
+#include "messages/messages.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -11,10 +11,11 @@
 #include <thread>
 #include <vector>
 
-#include "child.h"
-#include "integers.h"
-#include "mail_memory.h"
 #include "shm/arena.h"
+#include "shm/child.h"
+#include "shm/integers.h"
+#include "shm/mail_memory.h"
+#include "shm/mail_transport.h"
 
 namespace switchml::shm {
 namespace {
@@ -52,6 +53,11 @@ struct Awaited {
   std::atomic<bool> over{false};
 };
 
+std::unique_ptr<MessageTransport> transport_of(const std::shared_ptr<const Segment>& segment, const BoardShape& shape,
+                                               int rank) {
+  return std::make_unique<MailTransport>(Mail(shape.ranks, segment->data() + mail_begin(shape)), rank, segment);
+}
+
 class MailThreads {
  public:
   explicit MailThreads(int ranks) : shape_(shape_for(ranks)) {
@@ -62,7 +68,7 @@ class MailThreads {
   }
   void begin(int rank) {
     ranks_.resize(std::max(ranks_.size(), static_cast<size_t>(rank) + 1));
-    ranks_[static_cast<size_t>(rank)] = std::make_unique<Messages>(segment_, shape_, rank, kSpin);
+    ranks_[static_cast<size_t>(rank)] = std::make_unique<Messages>(transport_of(segment_, shape_, rank), kSpin);
   }
   Messages& operator[](int rank) { return *ranks_[static_cast<size_t>(rank)]; }
   Awaited& send(int from, int to, int tag, size_t bytes, uint8_t fill = 1) {
@@ -244,7 +250,7 @@ TEST(Messages, OutliveAProcessThatIsKilled) {
     const auto serve = [&](int rank) {
       auto own = Segment::adopt(Fd(::dup(descriptor)), segment_bytes(shape, 0));
       if (!own.ok()) return 1;
-      Messages messages(std::make_shared<const Segment>(std::move(own.value())), shape, rank, kSpin);
+      Messages messages(transport_of(std::make_shared<const Segment>(std::move(own.value())), shape, rank), kSpin);
       for (;;) {
         Awaited received(kManyPieces);
         messages.receive(received.message(0, 0));
@@ -256,7 +262,7 @@ TEST(Messages, OutliveAProcessThatIsKilled) {
     };
     Child victim([&] { return serve(1); });
     Child other([&] { return serve(2); });
-    Messages mine(std::make_shared<const Segment>(std::move(made.value())), shape, 0, kSpin);
+    Messages mine(transport_of(std::make_shared<const Segment>(std::move(made.value())), shape, 0), kSpin);
     std::deque<Awaited> posts;
     const auto exchange = [&](int peer) -> Awaited& {
       mine.send(posts.emplace_back(kManyPieces, 7).message(peer, 0));

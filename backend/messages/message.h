@@ -1,4 +1,4 @@
-// One end of a message between two ranks of a host.
+// One end of a message between two ranks.
 #pragma once
 
 #include <cstddef>
@@ -8,7 +8,7 @@
 #include "base/clock.h"
 #include "base/status.h"
 
-namespace switchml::shm {
+namespace switchml {
 
 inline constexpr int kAnySource = -1;
 
@@ -20,8 +20,9 @@ struct Message {
   void* to = nullptr;          // a receiver's room
   size_t bytes = 0;
   Time deadline = kNever;
-  /// Runs exactly once, soon: it must not block. `source`: the sender. A send is done when its bytes are in
-  /// shared memory, or have been dropped. A receive's kMismatch: it has got a message of another size, which is gone.
+  /// Runs exactly once, soon: it must not block. `source`: the sender. A send is done when its transport
+  /// has its bytes, or they have been dropped. A receive's kMismatch: it has got a message of another size, which is
+  /// gone.
   std::function<void(const Status&, int source)> done;
   size_t moved = 0;    // so far
   bool sends = false;  // set by Messenger
@@ -34,4 +35,4 @@ inline std::string describe(const Message& message) {
          (message.sends ? "to " : "from ") + peer + " with tag " + std::to_string(message.tag);
 }
 
-}  // namespace switchml::shm
+}  // namespace switchml

@@ -1,4 +1,4 @@
-#include "c10d/memory_message.h"
+#include "c10d/message_call.h"
 
 #include <atomic>
 #include <optional>
@@ -18,15 +18,15 @@ using Tensors = std::vector<at::Tensor>;
 /// it at that moment, or else by one of the pool's.
 class InMemory : public std::enable_shared_from_this<InMemory> {
  public:
-  InMemory(const std::shared_ptr<GroupCore>& core, std::shared_ptr<shm::Messages> memory, Call call, c10d::OpType type,
-           const Tensors& tensors, const shm::Message& message)
+  InMemory(const std::shared_ptr<GroupCore>& core, std::shared_ptr<Messages> memory, Call call, c10d::OpType type,
+           const Tensors& tensors, const Message& message)
       : memory_(std::move(memory)),
         sends_(call == Call::kSend),
         tag_(message.tag),
         view_(std::in_place, tensors[0], sends_ ? HostView::Use::kRead : HostView::Use::kWrite),
         call_(core, CallRecord(core, call, Way::kMemory), type, tensors, {tensors}, time_until(message.deadline)) {}
 
-  c10::intrusive_ptr<c10d::Work> start(shm::Message message);
+  c10::intrusive_ptr<c10d::Work> start(Message message);
 
  private:
   enum class State {
@@ -40,7 +40,7 @@ class InMemory : public std::enable_shared_from_this<InMemory> {
   void tend(const std::function<void()>& work);
   void complete();
 
-  std::shared_ptr<shm::Messages> memory_;
+  std::shared_ptr<Messages> memory_;
   const bool sends_;
   const int tag_;
   std::optional<HostView> view_;
@@ -50,7 +50,7 @@ class InMemory : public std::enable_shared_from_this<InMemory> {
   int source_ = -1;
 };
 
-c10::intrusive_ptr<c10d::Work> InMemory::start(shm::Message message) {
+c10::intrusive_ptr<c10d::Work> InMemory::start(Message message) {
   const c10::intrusive_ptr<SwitchWork> work = call_.work();
   work->record().started();
   work->record().set_peer(message.peer, tag_);
@@ -86,7 +86,7 @@ void InMemory::tend(const std::function<void()>& work) {
 }
 
 void InMemory::work_until(Time end) {
-  const std::shared_ptr<shm::Messages> memory = memory_;
+  const std::shared_ptr<Messages> memory = memory_;
   tend([&] { memory->work_until([this] { return state_.load() == State::kOver; }, end); });
 }
 
@@ -103,11 +103,10 @@ void InMemory::complete() {
 }  // namespace
 
 c10::intrusive_ptr<c10d::Work> message_in_memory(const std::shared_ptr<GroupCore>& core,
-                                                 const std::shared_ptr<shm::Messages>& memory, Call call,
-                                                 c10d::OpType type, const Tensors& tensors, int peer, int tag,
-                                                 Time deadline) {
+                                                 const std::shared_ptr<Messages>& memory, Call call, c10d::OpType type,
+                                                 const Tensors& tensors, int peer, int tag, Time deadline) {
   core->start_pool(call);
-  shm::Message message;
+  Message message;
   message.peer = peer;
   message.tag = tag;
   message.bytes = tensors[0].nbytes();
