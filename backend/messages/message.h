@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <string>
 
@@ -11,6 +12,9 @@
 namespace switchml {
 
 inline constexpr int kAnySource = -1;
+
+/// The tag of what a collective sends between two ranks; those of users are not negative.
+inline int tag_of_collective(uint64_t number) { return -1 - static_cast<int>(number & INT32_MAX); }
 
 /// What a rank sends, or wants to receive. Its memory is read or written until `done` runs.
 struct Message {
@@ -30,9 +34,10 @@ struct Message {
 
 /// "send of 80 bytes to rank 1 with tag 3"
 inline std::string describe(const Message& message) {
+  const std::string tag = message.tag < 0 ? " for a collective" : " with tag " + std::to_string(message.tag);
   const std::string peer = message.peer == kAnySource ? "any rank" : "rank " + std::to_string(message.peer);
   return (message.sends ? "send of " : "recv of ") + std::to_string(message.bytes) + " bytes " +
-         (message.sends ? "to " : "from ") + peer + " with tag " + std::to_string(message.tag);
+         (message.sends ? "to " : "from ") + peer + tag;
 }
 
 }  // namespace switchml

@@ -64,6 +64,8 @@ class MessageTransport {
   virtual Time next_wakeup() const { return kNever; }
 
   // ---- departure ----
+  /// After go(): waits for a moment until the other ranks' hosts have what was written.
+  virtual void linger() {}
   enum class State : uint32_t { kHere = 0, kLeft = 1, kGaveUp = 2 };
   /// Nothing more comes from this rank, for a reason of up to kMaxReason bytes. The first time counts.
   virtual void go(State how, const std::string& reason) = 0;

@@ -91,6 +91,7 @@ void Messages::fail(const Status& status) {
   messenger_.fail(status);
   tell(held);
   transport_->notify();
+  hand_over();
 }
 
 void Messages::when_failed(std::function<void(const Status&)> callback) {
@@ -108,6 +109,7 @@ void Messages::close() {
   if (thread_.joinable()) thread_.join();
   Lock held = lock();
   told_all_.wait(held, [this] { return telling_ == 0 && !taken_; });
+  transport_->linger();
 }
 
 // ---- what is done ----

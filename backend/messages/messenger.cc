@@ -71,14 +71,14 @@ void Messenger::end(const Message& message, const Status& status, int source) {
 
 bool Messenger::is_busy() const {
   const auto owes = [](const Peer& other) { return other.out.answers() > 0; };
-  return open_ > 0 || (status_.ok() && transport_.is_busy()) || std::any_of(peers_.begin(), peers_.end(), owes);
+  return open_ > 0 || transport_.is_busy() || std::any_of(peers_.begin(), peers_.end(), owes);
 }
 
 // ---- what it does ----
 
 bool Messenger::step(Time now) {
-  if (!status_.ok()) return false;
   RankSet signalled = transport_.take_signals();
+  if (!status_.ok()) return false;  // What is written goes on.
   signalled.reset(static_cast<size_t>(rank_));
   ++looks_;
   for (int source = 0; signalled.any() && status_.ok() && source < transport_.ranks(); ++source) {
