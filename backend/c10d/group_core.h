@@ -80,6 +80,8 @@ class GroupCore {
 
   /// Which way calls of the group's engine go.
   Way engine_way() const { return engine_way_.load(std::memory_order_relaxed); }
+  /// And messages between ranks.
+  Way message_way() const { return engine_can_exchange() ? Way::kMemory : Way::kPeers; }
   /// Whether the group's engine takes that, in memory or by a switch; the same on all ranks. A group of one takes what
   /// memory can.
   bool engine_can(ReduceOp op, ElementType type) const;

@@ -125,6 +125,11 @@ Status Session::attach_hosts(const Config& config, Time deadline) {
                              "; SWITCHML_PRECISION=integer does without them"};
 }
 
+void Session::abort(const std::string& reason) {
+  engine().abort(reason);
+  if (const auto held = messages()) held->fail(Status(Code::kAborted, reason));
+}
+
 void Session::give_up(const std::string& why) {
   const std::string text =
       "rank " + std::to_string(membership_.group().rank) + " (" + this_process() + ") gave up: " + why;

@@ -67,7 +67,7 @@ def test_the_table_is_complete():
     for table, ways in ((EXACTLY, {"switch", "refused"}), (AS_INTEGERS, {"switch", "gloo", "refused"})):
         assert set(ways_by_type(table)) == wanted
         assert set(ways_by_type(table).values()) == ways
-    assert [row["way"] for row in WAYS] == ["switch", "memory", "gloo", "store", "local"]
+    assert [row["way"] for row in WAYS] == ["switch", "memory", "peers", "gloo", "store", "local"]
 
 
 def test_every_counter_is_in_a_table():

@@ -36,12 +36,12 @@ inline bool is_bytes(const at::Tensor& tensor) { return tensor.scalar_type() == 
 /// A switch that adds integers moves nothing.
 inline void with_integers(Cluster::Settings& settings) { settings.config.precision = Precision::kInteger; }
 
-/// By Gloo, and in memory.
+/// Between hosts, and in memory.
 class EachWayOfMoving : public ::testing::TestWithParam<Way> {
  protected:
   static bool by_gloo() { return GetParam() == Way::kGloo; }
   static std::function<void(Cluster::Settings&)> way() {
-    if (by_gloo()) return with_integers;
+    if (GetParam() != Way::kMemory) return with_integers;
     return [](Cluster::Settings& settings) { settings.config.transport = "shm"; };
   }
 };
