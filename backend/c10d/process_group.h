@@ -138,7 +138,7 @@ class ProcessGroupSwitchML final : public compat::Base {
   void setTimeout(std::chrono::milliseconds timeout) SWITCHML_LATER_OVERRIDE;
   bool supportsSplitting() const SWITCHML_LATER_OVERRIDE { return true; }
   c10::intrusive_ptr<compat::BaseOptions> getBackendOptions() SWITCHML_LATER_OVERRIDE;
-  /// Works of later calls tell their getDuration(); messages of Gloo do not.
+  /// Works of later calls tell their getDuration().
   void enableCollectivesTiming() SWITCHML_LATER_OVERRIDE { core_->time_calls(); }
   /// TIMEOUT after a call's deadline, REMOTE_ERROR where a rank or the switch is lost, COMM_ERROR of all else that ends
   /// the group, so after abort() and shutdown(). What Gloo alone has failed is not told.
@@ -167,7 +167,7 @@ class ProcessGroupSwitchML final : public compat::Base {
   void registerAbortHook(int64_t id, AbortHooks::Hook hook) SWITCHML_OVERRIDE_OF_2_14;
   void unregisterAbortHook(int64_t id) SWITCHML_OVERRIDE_OF_2_14;
   bool supportsAbortHooks() const SWITCHML_OVERRIDE_OF_2_15 { return true; }
-  /// Called after each call that has succeeded; of a message between hosts once it has been waited for.
+  /// Called after each call that has succeeded.
   void registerCompletionHook(int64_t id, compat::CompletionHook hook) SWITCHML_OVERRIDE_OF_2_15;
   void unregisterCompletionHook(int64_t id) SWITCHML_OVERRIDE_OF_2_15;
   bool supportsCompletionHooks() const SWITCHML_OVERRIDE_OF_2_15 { return true; }
@@ -219,13 +219,9 @@ class ProcessGroupSwitchML final : public compat::Base {
   WorkPtr gather_into_tensors(Call call, c10d::OpType type, const Tensors& outputs, const Tensors& inputs,
                               const c10d::AllgatherOptions& opts);
   WorkPtr remember(WorkPtr work);
-  /// A message that was issued.
-  WorkPtr sent(WorkPtr work);
-  void abort_messages();
   std::vector<uint64_t> global_ranks() const;
-  /// A message, through memory or by Gloo. Throws where the group is closed. `peer`: shm::kAnySource is any rank.
-  WorkPtr message(Call call, c10d::OpType type, const Tensors& tensors, int peer, int tag,
-                  const std::function<WorkPtr(compat::Base& gloo)>& by_gloo);
+  /// Throws where the group is closed. `peer`: kAnySource is any rank.
+  WorkPtr message(Call call, c10d::OpType type, const Tensors& tensors, int peer, int tag);
   /// A collective that Gloo takes, behind a precheck. `what`: what ranks must agree about (EngineCall::precheck);
   /// `inputs` are for a profile's eyes; `numbers`, if defined, are summed over the ranks before `issue` runs.
   WorkPtr through_gloo(Call call, c10d::OpType type, const Tensors& inputs, const std::vector<Tensors>& outputs,
@@ -250,7 +246,6 @@ class ProcessGroupSwitchML final : public compat::Base {
   std::shared_ptr<GroupCore> core_;
   std::atomic<std::chrono::milliseconds> timeout_;
   Outstanding outstanding_;
-  Outstanding messages_;  // Gloo's
   Coalescing coalescing_;
   std::string opening_prefix_;
   std::unique_ptr<MonitoredBarrier> monitored_barrier_;  // null in a group of one

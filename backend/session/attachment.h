@@ -13,11 +13,13 @@
 #include "base/config.h"
 #include "engine/engine.h"
 #include "failover/share_failovers.h"
+#include "messages/messages.h"
+#include "messages/tcp_message_transport.h"
 #include "session/abilities.h"
 #include "session/agreement.h"
 #include "session/membership.h"
 #include "shm/arena.h"
-#include "shm/messages.h"
+#include "store/blob.h"
 
 namespace switchml {
 
@@ -57,7 +59,8 @@ class Attachment {
   bool without_switch() const;
   const SwitchServer* embedded() const { return embedded_.get(); }
   std::shared_ptr<shm::Arena> arena() const { return arena_; }
-  std::shared_ptr<shm::Messages> messages() const { return messages_; }
+  /// Null: this rank can take none.
+  std::shared_ptr<Messages> messages() const { return messages_; }
 
   /// Session::await_others.
   void await_others();
@@ -67,11 +70,13 @@ class Attachment {
  private:
   void stop_failover();
   Attachment(Agreed* agreed, Membership& membership, Rendezvous& store, bool watches);
-  void start(Agreed* agreed, const EngineOptions& options, const Config& config);
+  void start(Agreed* agreed, EngineOptions options, const Config& config);
   void watch_ranks(WatchMeeting meeting, Duration patience);
   std::unique_ptr<Engine> memory_engine(Transports* transports, const EngineOptions& options);
   std::unique_ptr<Engine> switch_engine(Agreed* agreed, EngineOptions options, const Config& config);
   void open_arena(const Agreed& agreed, const Config& config);
+  void open_messages(const Config& config, Duration spin);
+  Result<MessageDoor> door_of(int rank) const;
   FailoverOptions failover_options(const Config& config, const Agreed& agreed);
   void to_failover(const std::function<void(ShareFailovers&)>& tell);
   void give_up_for_host(const Status& status);
@@ -89,7 +94,9 @@ class Attachment {
   std::unique_ptr<SwitchServer> embedded_;
   const std::shared_ptr<shm::Segment> memory_;  // Of this host's ranks, or null.
   std::shared_ptr<shm::Arena> arena_;           // In it, or for a card, or null.
-  std::shared_ptr<shm::Messages> messages_;     // In it, or null.
+  std::shared_ptr<Messages> messages_;          // In it, or between hosts, or null.
+  Blob door_;                                   // Where those of others come in, between hosts.
+  std::vector<Blob> doors_;                     // The same of all ranks.
   const HostLayout hosts_;                      // The switch's workers, where those are hosts; else of no ranks.
   std::atomic<bool> heard_{false};              // Why the group ends came from another rank, and so all ranks hear it.
   std::mutex farewell_mutex_;

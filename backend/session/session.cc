@@ -121,6 +121,11 @@ Status Session::attach_hosts(const Config& config, Time deadline) {
   return {status.code(), "the ranks' hosts cannot do what an integer switch cannot: " + status.message()};
 }
 
+void Session::abort(const std::string& reason) {
+  engine().abort(reason);
+  if (const auto held = messages()) held->fail(Status(Code::kAborted, reason));
+}
+
 void Session::give_up(const std::string& why) {
   const std::string text =
       "rank " + std::to_string(membership_.group().rank) + " (" + this_process() + ") gave up: " + why;

@@ -35,13 +35,13 @@ inline bool is_bytes(const at::Tensor& tensor) { return tensor.scalar_type() == 
 /// Beside a switch that adds integers hosts move.
 inline void with_integers(Cluster::Settings& settings) { settings.config.precision = Precision::kInteger; }
 
-/// By hosts beside a switch of integers, by Gloo, or in memory.
+/// Between hosts, and in memory.
 class EachWayOfMoving : public ::testing::TestWithParam<Way> {
  protected:
   static bool by_gloo() { return GetParam() == Way::kGloo; }
   static std::function<void(Cluster::Settings&)> way() {
-    if (GetParam() == Way::kSwitch) return with_integers;
-    return [](Cluster::Settings& settings) { settings.config.transport = by_gloo() ? "udp" : "shm"; };
+    if (GetParam() != Way::kMemory) return with_integers;
+    return [](Cluster::Settings& settings) { settings.config.transport = "shm"; };
   }
 };
 
