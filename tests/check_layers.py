@@ -27,7 +27,8 @@ MAY_INCLUDE = {
     "exact": {"base", "wire", "kernels", "slots", "transport", "format"},
     "integer": {"base", "wire", "kernels", "slots", "transport", "format"},
     "engine": {"base", "wire", "socket", "slots", "timer", "transport", "format", "exact", "integer"},
-    "shm": {"base", "socket", "kernels", "slots", "transport", "format", "exact", "engine"},
+    "messages": {"base", "socket", "kernels", "transport", "engine"},
+    "shm": {"base", "socket", "kernels", "slots", "transport", "format", "exact", "engine", "messages"},
     "softswitch": {"base", "wire", "socket", "slots", "format", "exact", "integer"},
     "controller": {"base", "wire", "socket", "slots", "softswitch"},
     "api": {"base", "wire", "socket", "transport"},  # what protoc generates, and where it is served
@@ -39,10 +40,10 @@ MAY_INCLUDE = {
     "watch": {"base", "socket"},
     "failover": {"base", "wire", "socket", "slots", "transport", "engine", "switchd", "store", "client"},
     "session": {
-        *{"base", "wire", "socket", "kernels", "transport", "engine", "shm", "switchd"},
+        *{"base", "wire", "socket", "kernels", "transport", "engine", "messages", "shm", "switchd"},
         *{"store", "client", "path", "watch", "failover"},
     },
-    "c10d": {"base", "socket", "kernels", "engine", "shm", "store", "client", "session"},
+    "c10d": {"base", "socket", "kernels", "engine", "messages", "shm", "store", "client", "session"},
 }
 ARCHITECTURE = BACKEND.parent / "docs" / "architecture.md"
 BEGIN, END = "<!-- layers: written by tests/check_layers.py --write -->", "<!-- end of layers -->"
@@ -62,6 +63,7 @@ TESTED_ELSEWHERE = {
     "session/settle_payload.cc": "what it decides: path_report_test.cc; the rest through agree(): agreement_test.cc",
     "session/settle_cards.cc": "through agree(): session_rdma_test.cc",
     "session/attachment.cc": "through Session::open: session_test.cc and others",
+    "shm/mail_transport.cc": "through what it carries: messages/messenger_test.cc and others",
     "shm/tensor_chunks.cc": "through local ranks: local_rank_test.cc, movement_test.cc, owners_test.cc",
 }
 

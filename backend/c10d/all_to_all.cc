@@ -1,11 +1,14 @@
-// all_to_all: between hosts by Gloo, in memory as an Exchange of the engine.
+// all_to_all: in memory as an Exchange of the engine, between hosts as messages.
 #include <algorithm>
+#include <atomic>
 #include <cstring>
+#include <mutex>
 #include <numeric>
 #include <utility>
 
-#include "c10d/byte_views.h"
+#include "base/thread.h"
 #include "c10d/call_text.h"
+#include "c10d/message_call.h"
 #include "c10d/process_group.h"
 
 namespace switchml {
@@ -139,6 +142,124 @@ class AllToAllSizes {
   at::Tensor numbers_;
 };
 
+/// Between hosts each pair of ranks sends each other its parts, once all have agreed on them.
+class PairwiseExchange : public std::enable_shared_from_this<PairwiseExchange> {
+ public:
+  PairwiseExchange(const std::shared_ptr<GroupCore>& core, Call call, OpType type, const Tensors& inputs,
+                   const Tensors& outputs, const AllToAllSizes& sizes, Time deadline)
+      : messages_(messages_of(*core, call)),
+        sizes_(sizes),
+        deadline_(deadline),
+        call_(core, CallRecord(core, call, Way::kPeers), type, inputs, {outputs}, time_until(deadline)),
+        record_(call_.record()) {}
+
+  /// Memory for a tensor's elements; what was made for an output reaches it in the end.
+  uint8_t* keep(const at::Tensor& tensor, HostView::Use use, bool apart) {
+    views_.emplace_back(tensor, use, apart);
+    return static_cast<uint8_t*>(views_.back().data());
+  }
+  /// The next rank's.
+  void add(const uint8_t* from, int64_t sent, uint8_t* to, int64_t expected) {
+    ends_.push_back({from, static_cast<size_t>(sent), to, static_cast<size_t>(expected)});
+  }
+
+  WorkPtr start(const WorkPtr& agreement) {
+    WorkPtr work = call_.work();
+    agreement->getFuture()->addCallback([self = shared_from_this()](c10::ivalue::Future& future) {
+      if (future.hasError()) {
+        self->error_ = future.exception_ptr();
+        self->over();
+      } else {
+        self->exchange();
+      }
+    });
+    return work;
+  }
+
+ private:
+  struct Ends {
+    const uint8_t* from;
+    size_t sent;
+    uint8_t* to;
+    size_t expected;
+  };
+
+  // What all ranks agree on needs no message where it is nothing.
+  void exchange() {
+    record_.started();
+    try {
+      sizes_.check(record_.context());
+    } catch (...) {
+      error_ = std::current_exception();
+      return over();
+    }
+    const auto ranks = static_cast<int>(ends_.size());
+    const int rank = call_.core()->group().rank;
+    if (const Ends& own = ends_[static_cast<size_t>(rank)]; own.sent > 0) std::memcpy(own.to, own.from, own.sent);
+    for (int i = 1; i < ranks; ++i) {  // A rank hears of its ranks in another order than they do of it.
+      const int source = (rank - i + ranks) % ranks;
+      post(false, source, ends_[static_cast<size_t>(source)].expected);
+    }
+    for (int i = 1; i < ranks; ++i) {
+      const int to = (rank + i) % ranks;
+      post(true, to, ends_[static_cast<size_t>(to)].sent);
+    }
+    ended(Status());
+  }
+
+  void post(bool sends, int peer, size_t bytes) {
+    if (bytes == 0) return;
+    Message message;
+    message.peer = peer;
+    message.tag = tag_of_collective(record_.sequence());
+    message.bytes = bytes;
+    message.deadline = deadline_;
+    message.from = ends_[static_cast<size_t>(peer)].from;
+    message.to = ends_[static_cast<size_t>(peer)].to;
+    message.done = [self = shared_from_this()](const Status& status, int) { self->ended(status); };
+    ++unfinished_;
+    try {
+      sends ? messages_->send(std::move(message)) : messages_->receive(std::move(message));
+    } catch (const NoThread& none) {
+      ended(none.status());
+    }
+  }
+
+  void ended(const Status& status) {
+    if (!status.ok()) {
+      const std::lock_guard<std::mutex> lock(mutex_);
+      if (status_.ok()) status_ = status;
+    }
+    if (unfinished_.fetch_sub(1) == 1) over();
+  }
+
+  void over() {
+    call_.post([self = shared_from_this()]() mutable { std::exchange(self, nullptr)->complete(); });
+  }
+
+  void complete() {
+    call_.complete([this] {
+      std::vector<HostView> views = std::exchange(views_, {});
+      if (!status_.ok()) call_.core()->call_failed(status_);
+      if (!status_.ok()) throw_status(status_, record_.context());
+      if (error_) std::rethrow_exception(error_);
+      for (HostView& view : views) view.write_back();
+    });
+  }
+
+  const std::shared_ptr<Messages> messages_;
+  const AllToAllSizes sizes_;
+  const Time deadline_;
+  OpenCall call_;
+  const CallRecord record_;
+  std::vector<HostView> views_;
+  std::vector<Ends> ends_;          // by rank
+  std::atomic<int> unfinished_{1};  // messages, and that there are no more
+  std::mutex mutex_;
+  Status status_;  // of the first message that has failed
+  std::exception_ptr error_;
+};
+
 }  // namespace
 
 // Only two ranks know how much one sends to the other. Each tells all through the precheck, so that all refuse alike.
@@ -148,8 +269,9 @@ WorkPtr ProcessGroupSwitchML::alltoall_base(at::Tensor& output, at::Tensor& inpu
   arguments(Call::kAllToAllSingle).all_to_all_single(output, input, output_splits, input_splits);
   const bool shares = overlap(output, input);
   const Parts expected = parts_of(output, output_splits, size_);
-  const AllToAllSizes exchange(rank_, size_, parts_of(input, input_splits, size_), expected);
-  if (core_->engine_can_exchange() && engine_moves({input}, {output})) {
+  const Parts sent = parts_of(input, input_splits, size_);
+  const AllToAllSizes exchange(rank_, size_, sent, expected);
+  if (core_->engine_can_exchange()) {
     EngineCall call = movement(Call::kAllToAllSingle, OpType::ALLTOALL_BASE, {output}, type_name(input.scalar_type()),
                                Terms::of(opts));
     if (shares) call.apart();
@@ -162,60 +284,54 @@ WorkPtr ProcessGroupSwitchML::alltoall_base(at::Tensor& output, at::Tensor& inpu
     exchange.issue(&call, input, to);
     return remember(call.issue({output}));
   }
-  const bool bytes = shares || ByteViews::needed(output) || ByteViews::needed(input);
-  ByteViews views(shares);
-  at::Tensor to = bytes ? views.output(output) : output;
-  at::Tensor from = bytes ? views.input(input) : input;
-  auto issue = [to, from, output_splits, input_splits, opts, exchange,
-                context = core_->context(Call::kAllToAllSingle)](compat::Base& gloo) mutable {
-    exchange.check(context);
-    return std::vector<WorkPtr>{gloo.alltoall_base(to, from, output_splits, input_splits, opts)};
-  };
-  return through_gloo(Call::kAllToAllSingle, OpType::ALLTOALL_BASE, {input}, {{output}}, type_name(input.scalar_type()),
-                      opts.timeout, std::move(issue), views.finish(), exchange.numbers());
+  arguments(Call::kAllToAllSingle).own_elements({output});
+  const auto between =
+      std::make_shared<PairwiseExchange>(core_, Call::kAllToAllSingle, OpType::ALLTOALL_BASE, Tensors{input},
+                                         Tensors{output}, exchange, deadline(opts.timeout));
+  const uint8_t* from = between->keep(input, HostView::Use::kRead, shares);
+  uint8_t* to = between->keep(output, HostView::Use::kWrite, shares);
+  for (size_t rank = 0; rank < expected.size(); from += sent[rank].bytes, to += expected[rank].bytes, ++rank) {
+    between->add(from, sent[rank].bytes, to, expected[rank].bytes);
+  }
+  EngineCall agreement = engine_call(Call::kAllToAllSingle, OpType::ALLTOALL_BASE, c10d::ReduceOp::SUM, {opts.timeout});
+  agreement.precheck(type_name(input.scalar_type()), exchange.numbers());
+  return remember(between->start(agreement.issue({})));
 }
 
-// Gloo has none of its own everywhere: the pieces go through one alltoall_base as bytes.
+// The engine takes the pieces as one tensor of bytes.
 WorkPtr ProcessGroupSwitchML::alltoall(Tensors& outputs, Tensors& inputs, const c10d::AllToAllOptions& opts) {
   arguments(Call::kAllToAll).all_to_all(outputs, inputs);
   const Parts sent = parts_of(inputs);
   const Parts expected = parts_of(outputs);
-  const std::vector<int64_t> input_splits = bytes_of(sent);
-  const std::vector<int64_t> output_splits = bytes_of(expected);
   const at::AutoDispatchBelowADInplaceOrView guard;
   const AllToAllSizes exchange(rank_, size_, sent, expected);
-  const at::Tensor from = at::empty({std::accumulate(input_splits.begin(), input_splits.end(), int64_t{0})}, at::kByte);
-  auto* next = static_cast<char*>(from.data_ptr());
-  for (const at::Tensor& input : inputs) {
-    const HostView piece(input, HostView::Use::kRead);
-    if (input.nbytes() > 0) std::memcpy(next, piece.data(), input.nbytes());
-    next += input.nbytes();
-  }
-  if (core_->engine_can_exchange() && engine_moves(inputs, outputs)) {
+  if (core_->engine_can_exchange()) {
+    const std::vector<int64_t> splits = bytes_of(sent);
+    const at::Tensor from = at::empty({std::accumulate(splits.begin(), splits.end(), int64_t{0})}, at::kByte);
+    auto* next = static_cast<char*>(from.data_ptr());
+    for (const at::Tensor& input : inputs) {
+      const HostView piece(input, HostView::Use::kRead);
+      if (input.nbytes() > 0) std::memcpy(next, piece.data(), input.nbytes());
+      next += input.nbytes();
+    }
     EngineCall call = movement(Call::kAllToAll, OpType::ALLTOALL, outputs, "a tensor for each rank", Terms::of(opts));
     if (Footprint::clash(outputs)) call.apart();
     exchange.issue(&call, from, call.memory_of(outputs));
     call.show_inputs(inputs);
     return remember(call.issue(outputs));
   }
-  const at::Tensor to = at::empty({std::accumulate(output_splits.begin(), output_splits.end(), int64_t{0})}, at::kByte);
-  auto issue = [gloo_to = at::Tensor(to), gloo_from = at::Tensor(from), to_splits = std::vector<int64_t>(output_splits),
-                from_splits = std::vector<int64_t>(input_splits), opts, exchange,
-                context = core_->context(Call::kAllToAll)](compat::Base& gloo) mutable {
-    exchange.check(context);
-    return std::vector<WorkPtr>{gloo.alltoall_base(gloo_to, gloo_from, to_splits, from_splits, opts)};
-  };
-  auto finish = [to, from, outputs, output_splits] {
-    int64_t at = 0;
-    for (size_t r = 0; r < outputs.size(); at += output_splits[r], ++r) {
-      if (output_splits[r] == 0) continue;
-      // Own memory per piece, so that it is aligned for its type.
-      const at::Tensor piece = to.narrow(0, at, output_splits[r]).clone();
-      outputs[r].copy_(piece.view(outputs[r].scalar_type()).view(outputs[r].sizes()));
-    }
-  };
-  return through_gloo(Call::kAllToAll, OpType::ALLTOALL, inputs, {outputs}, "", opts.timeout, std::move(issue),
-                      std::move(finish), exchange.numbers());
+  arguments(Call::kAllToAll).own_elements(outputs);
+  const bool apart = overlap(outputs, inputs) || Footprint::clash(outputs);
+  const auto between = std::make_shared<PairwiseExchange>(core_, Call::kAllToAll, OpType::ALLTOALL, inputs, outputs,
+                                                          exchange, deadline(opts.timeout));
+  for (size_t rank = 0; rank < outputs.size(); ++rank) {
+    const uint8_t* from = between->keep(inputs[rank], HostView::Use::kRead, apart);
+    between->add(from, sent[rank].bytes, between->keep(outputs[rank], HostView::Use::kWrite, apart),
+                 expected[rank].bytes);
+  }
+  EngineCall agreement = engine_call(Call::kAllToAll, OpType::ALLTOALL, c10d::ReduceOp::SUM, {opts.timeout});
+  agreement.precheck("", exchange.numbers());
+  return remember(between->start(agreement.issue({})));
 }
 
 }  // namespace switchml

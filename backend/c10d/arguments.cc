@@ -6,7 +6,7 @@
 #include <torch/csrc/distributed/c10d/Utils.hpp>
 
 #include "c10d/call_text.h"
-#include "c10d/engine_call.h"
+#include "c10d/engine_operation.h"
 #include "c10d/staging.h"
 
 namespace switchml {
@@ -68,7 +68,7 @@ void Arguments::all_reduce(const Tensors& tensors, const c10d::ReduceOp& op) con
   c10d::assertTypeAndSizesMatch(refused, tensors);
   host(tensors);
   const at::Layout layout = tensors[0].layout();
-  // An average and a premultiplied sum are Gloo's sum here.
+  // An average and a premultiplied sum are sums here.
   const bool sum =
       op.op_ == c10d::ReduceOp::SUM || op.op_ == c10d::ReduceOp::AVG || op.op_ == c10d::ReduceOp::PREMUL_SUM;
   require(layout != at::kSparse || sum,
@@ -103,20 +103,20 @@ void Arguments::reduce(const Tensors& tensors, const c10d::ReduceOptions& opts) 
 }
 
 void Arguments::reducible(const Tensors& tensors, const c10d::ReduceOp& op) const {
-  const bool divides = op.op_ == c10d::ReduceOp::AVG || op.op_ == c10d::ReduceOp::PREMUL_SUM;
-  const bool bitwise =
-      op.op_ == c10d::ReduceOp::BAND || op.op_ == c10d::ReduceOp::BOR || op.op_ == c10d::ReduceOp::BXOR;
   for (const at::Tensor& tensor : tensors) {
     const at::ScalarType type = tensor.scalar_type();
+    if (engine_operation(op, type)) continue;
     require(element_type(type) || at::isComplexType(type),
             "Invalid scalar type " + type_name(type) +
                 "; allowed: float32, float64, float16, bfloat16, int8, uint8, int16, int32, int64, bool, complex64, "
                 "complex128");
-    require(!bitwise || at::isIntegralType(type, true),
-            std::string("Cannot use ReduceOp.") + operation_name(op) + " with non-integral dtype " + type_name(type));
-    require(!divides || !at::isIntegralType(type, true),
-            std::string("Cannot use ReduceOp.") + operation_name(op) + " with dtype " + type_name(type) +
-                "; allowed: floating-point and complex types, and for AVG of single dense tensors integers");
+    const std::string refused = std::string("Cannot use ReduceOp.") + operation_name(op) + " with ";
+    const bool bitwise =
+        op.op_ == c10d::ReduceOp::BAND || op.op_ == c10d::ReduceOp::BOR || op.op_ == c10d::ReduceOp::BXOR;
+    require(!bitwise, refused + "non-integral dtype " + type_name(type));
+    refuse(refused + "dtype " + type_name(type) +
+           (at::isComplexType(type) ? "; allowed: SUM, AVG and PREMUL_SUM"
+                                    : "; allowed: floating-point and complex types, and for AVG integers"));
   }
 }
 

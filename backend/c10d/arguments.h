@@ -22,7 +22,7 @@ class Arguments {
   void all_reduce(const Tensors& tensors, const c10d::ReduceOp& op) const;
   void all_reduce_coalesced(const Tensors& tensors) const;
   void reduce(const Tensors& tensors, const c10d::ReduceOptions& opts) const;
-  /// Gloo must have the operation on the types.
+  /// The types must have the operation.
   void reducible(const Tensors& tensors, const c10d::ReduceOp& op) const;
   void reduce_scatter(const Tensors& outputs, const TensorLists& inputs) const;
   void reduce_scatter_tensors(const Tensors& outputs, const Tensors& inputs) const;

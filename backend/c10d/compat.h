@@ -139,27 +139,14 @@ auto factor_tensor(const Supplement& s, long) -> decltype(std::optional<at::Tens
 }
 }  // namespace detail
 
-/// Whether the factor is a real number. Precondition: op is PREMUL_SUM.
-inline bool has_real_factor(const c10d::ReduceOp& op) {
-  const auto* supplement = dynamic_cast<const c10d::NCCLPreMulSumSupplement*>(op.supplement_.get());
-  if (supplement == nullptr) return false;
-  const std::optional<at::Tensor> factor = detail::factor_tensor(*supplement, 0);
-  return !factor || (factor->numel() == 1 && !factor->is_complex());
-}
-
 /// tensor * factor, as a new contiguous tensor of the same type. Precondition: op is PREMUL_SUM.
 inline at::Tensor premultiplied(const at::Tensor& tensor, const c10d::ReduceOp& op) {
   const auto* supplement = dynamic_cast<const c10d::NCCLPreMulSumSupplement*>(op.supplement_.get());
   if (supplement == nullptr) throw_value_error("switchml: ReduceOp PREMUL_SUM carries no factor");
   const std::optional<at::Tensor> factor = detail::factor_tensor(*supplement, 0);
   const at::Tensor product = factor ? at::mul(tensor, *factor) : at::mul(tensor, supplement->double_factor);
-  const at::Tensor result = product.to(tensor.scalar_type());
-  return result.layout() == at::kStrided ? result.contiguous() : result;
+  return product.to(tensor.scalar_type()).resolve_conj().contiguous();
 }
-
-// ---- what Gloo (Gloo) offers ----
-/// all_gather_into_tensor: Gloo refuses it in old versions; where it does, Gloo composes it from all_gather.
-inline constexpr bool kGlooGathersIntoTensor = SWITCHML_TORCH >= 206;
 
 // ---- members that not every base class has ----
 namespace detail {

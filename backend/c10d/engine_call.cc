@@ -35,6 +35,27 @@ class EngineCall::Pending : public std::enable_shared_from_this<EngineCall::Pend
 
   /// `waits`: this thread does what it can of it.
   void launch(bool waits) {
+    const bool holds = more != nullptr;
+    if (holds || core->order().is_held()) {
+      if (!core->order().pass([self = shared_from_this()] { self->start(false); }, holds)) return;
+    }
+    start(waits);
+  }
+
+  std::shared_ptr<GroupCore> core;
+  std::vector<Collective> parts;
+  size_t parts_of_each = 1;  // tensor
+  Results results;
+  std::vector<Outstanding::WeakWork> before;
+  const char* operation = "";
+  int root = -1;         // The root of a reduce.
+  std::string detail;    // Follows operation, type and count in messages.
+  std::string what;      // Replaces operation, type and count in messages.
+  bool refused = false;  // By Exchange::on_sizes_known, which knows what all have called.
+  std::function<void(const std::shared_ptr<Pending>&)> more;  // EngineCall::then()
+
+ private:
+  void start(bool waits) {
     unfinished.store(parts.size() + 1);
     const std::shared_ptr<Session> session = core->session();
     if (session) {
@@ -49,18 +70,6 @@ class EngineCall::Pending : public std::enable_shared_from_this<EngineCall::Pend
     post(shared_from_this());
   }
 
-  std::shared_ptr<GroupCore> core;
-  std::vector<Collective> parts;
-  size_t parts_of_each = 1;  // tensor
-  Results results;
-  std::vector<Outstanding::WeakWork> before;
-  const char* operation = "";
-  int root = -1;         // The root of a reduce.
-  std::string detail;    // Follows operation, type and count in messages.
-  std::string what;      // Replaces operation, type and count in messages.
-  bool refused = false;  // By Exchange::on_sizes_known, which knows what all have called.
-
- private:
   void fly(Engine& engine, bool waits) {
     const std::unique_ptr<CallerTurn> turn = waits ? engine.begin_turn() : nullptr;
     // The engine gets copies: `parts` stays for messages.
@@ -95,6 +104,8 @@ class EngineCall::Pending : public std::enable_shared_from_this<EngineCall::Pend
   }
 
   void complete() {
+    if (more && status.ok()) return go_on();
+    if (std::exchange(more, nullptr)) core->order().release();
     call->complete([this] {
       Results delivered;
       std::swap(delivered, results);
@@ -102,6 +113,27 @@ class EngineCall::Pending : public std::enable_shared_from_this<EngineCall::Pend
       for (const Outstanding::WeakWork& weak : before) wait_for(weak);
       delivered.write();
     });
+  }
+
+  void go_on() {
+    const std::shared_ptr<Pending> self = shared_from_this();  // What is started may end at once.
+    const auto add_parts = std::exchange(more, nullptr);
+    const std::vector<Collective> done = std::exchange(parts, {});
+    try {
+      const at::ThreadLocalStateGuard guard(call->thread_state());
+      const at::AutoDispatchBelowADInplaceOrView below_autograd;
+      add_parts(self);
+    } catch (...) {
+      more = nullptr;
+      parts = done;
+      status = Status(Code::kUnavailable, exception_text(std::current_exception()).value_or("an unknown error"));
+      core->give_up(status.message());
+      core->order().release();
+      return complete();
+    }
+    const bool is_last = !more;
+    start(false);
+    if (is_last) core->order().release();
   }
 
   bool awaits_earlier() const {
@@ -172,18 +204,22 @@ at::Tensor EngineCall::prepared(const at::Tensor& tensor) {
   return HostView(tensor, HostView::Use::kRead).host();
 }
 
+/// Complex numbers add as their real and imaginary parts do.
+static size_t numbers_per_element(const at::Tensor& tensor) { return tensor.is_complex() ? 2 : 1; }
+
 void EngineCall::add(const at::Tensor& input, const at::Tensor& output, size_t begin, size_t end) {
+  const size_t numbers = numbers_per_element(input);
   Collective part;
   const std::optional<ReduceOp> operation = engine_operation(op_, input.scalar_type());
   SWITCHML_ASSERT(operation.has_value());
   part.op = *operation;
-  part.type = *element_type(input.scalar_type());
-  part.count = static_cast<size_t>(input.numel());
+  part.type = *element_type(c10::toRealValueType(input.scalar_type()));
+  part.count = static_cast<size_t>(input.numel()) * numbers;
   part.deadline = deadline_;
   part.title = to_string(call_);
   Operands& operands = *part.operands();
   operands.input = input.data_ptr();
-  operands.output = {output.defined() ? output.data_ptr() : nullptr, begin, end};
+  operands.output = {output.defined() ? output.data_ptr() : nullptr, begin * numbers, end * numbers};
   if (op_.op_ == c10d::ReduceOp::AVG && is_floating(part.type)) {
     operands.divisor = static_cast<uint32_t>(flight_->core->group().size);
   }
@@ -241,9 +277,9 @@ void EngineCall::slice(const at::Tensor& input, const at::Tensor& output, size_t
   add(source, target(output, apart_ || shares), begin, end);
 }
 
-void EngineCall::slice(const at::Tensor& input, const at::Tensor& output, size_t begin,
-                       const std::vector<size_t>& ends) {
+void EngineCall::slice(const at::Tensor& input, const at::Tensor& output, size_t begin, std::vector<size_t> ends) {
   slice(input, output, begin);
+  for (size_t& end : ends) end *= numbers_per_element(input);
   for (size_t i = 1; i <= flight_->parts_of_each; ++i) {
     Collective& part = flight_->parts[flight_->parts.size() - i];
     part.kind = ReduceScatter{*part.operands(), ends};
@@ -294,6 +330,8 @@ std::vector<void*> EngineCall::memory_of(const std::vector<at::Tensor>& outputs)
   return all;
 }
 
+void EngineCall::copy(const at::Tensor& from, const at::Tensor& to) { flight_->results.copies.emplace_back(from, to); }
+
 void EngineCall::broadcast(const at::Tensor& tensor, int root) {
   const bool is_root = root == flight_->core->group().rank;
   const Broadcast part{root, is_root ? given(tensor, false) : nullptr, is_root ? nullptr : memory_of(tensor)};
@@ -310,10 +348,6 @@ void EngineCall::scatter(const std::vector<at::Tensor>& pieces, const at::Tensor
   flight_->parts.push_back(moved(std::move(part), output.nbytes()));
 }
 
-void EngineCall::gather(const at::Tensor& input, const std::vector<at::Tensor>& outputs) {
-  gather(input, outputs, memory_of(outputs));
-}
-
 void EngineCall::gather_into(const at::Tensor& input, const at::Tensor& output) {
   auto* begin = static_cast<char*>(memory_of(output));
   std::vector<void*> to;
@@ -321,6 +355,15 @@ void EngineCall::gather_into(const at::Tensor& input, const at::Tensor& output) 
     to.push_back(begin + static_cast<size_t>(rank) * input.nbytes());
   }
   gather(input, {output}, to);
+}
+
+void EngineCall::gather(const std::vector<at::Tensor>& inputs, const std::vector<at::Tensor>& outputs) {
+  const std::vector<void*> places = memory_of(outputs);  // Results are written in this order.
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    std::vector<void*> to;
+    for (size_t at = i; at < places.size(); at += inputs.size()) to.push_back(places[at]);
+    gather(inputs[i], outputs, to);
+  }
 }
 
 // An input that is the output's own part is read before that is written, chunk by chunk.
@@ -346,6 +389,16 @@ void EngineCall::exchange(const at::Tensor& input, std::vector<uint64_t> sizes, 
   };
   flight_->parts.push_back(moved(std::move(part), 0));
   flight_->parts.back().total_count = input.nbytes();
+}
+
+void EngineCall::then(std::function<void(EngineCall&)> more) {
+  EngineCall next(*this);
+  next.flight_.reset();  // It holds this.
+  flight_->more = [next, more = std::move(more)](const std::shared_ptr<Pending>& flight) mutable {
+    next.flight_ = flight;
+    more(next);
+    next.tag_parts();
+  };
 }
 
 // ---- what has no elements ----

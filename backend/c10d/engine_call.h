@@ -13,7 +13,7 @@
 
 namespace switchml {
 
-/// Collects the parts of one call, then issues them. Used on the caller's thread, once.
+/// Collects the parts of one call, then issues them. Used on the caller's thread, once, but for then().
 class EngineCall {
  public:
   EngineCall(std::shared_ptr<GroupCore> core, Call call, c10d::OpType type, const c10d::ReduceOp& op, Time deadline);
@@ -37,19 +37,19 @@ class EngineCall {
   /// Elements [begin, begin + output.numel()) of the reduced `input` go to `output`.
   void slice(const at::Tensor& input, const at::Tensor& output, size_t begin);
   /// The same; all ranks have such slices, rank r one that ends at element ends[r].
-  void slice(const at::Tensor& input, const at::Tensor& output, size_t begin, const std::vector<size_t>& ends);
-  // ---- what moves, of any type; where GroupCore::engine_can_move ----
+  void slice(const at::Tensor& input, const at::Tensor& output, size_t begin, std::vector<size_t> ends);
+  /// In the end, after all results are written.
+  void copy(const at::Tensor& from, const at::Tensor& to);
+  // ---- what moves, of any type ----
   /// What ranks must agree about, in words, instead of operation, type and number of elements.
   void agree_about(const std::string& what);
   /// The root's tensor replaces the others'.
   void broadcast(const at::Tensor& tensor, int root);
   /// Each rank gets its own of the root's `pieces`, which are alike; they are looked at there alone.
   void scatter(const std::vector<at::Tensor>& pieces, const at::Tensor& output, int root);
-  /// `outputs`: by rank, what gets the input of each, which has as many elements. None: this rank wants nothing.
-  void gather(const at::Tensor& input, const std::vector<at::Tensor>& outputs);
-  /// The same, to memory_of() the outputs, which `outputs` has in any order.
-  void gather(const at::Tensor& input, const std::vector<at::Tensor>& outputs, const std::vector<void*>& to);
-  /// The same, of one tensor's equal parts.
+  /// `outputs`: by rank, what gets the inputs of each, which have as many elements. None: this rank wants nothing.
+  void gather(const std::vector<at::Tensor>& inputs, const std::vector<at::Tensor>& outputs);
+  /// The same of one input, to the equal parts of a tensor.
   void gather_into(const at::Tensor& input, const at::Tensor& output);
   /// Each rank gets parts of the `input` of all: format/collective.h, Exchange.
   using OnSizesKnown = decltype(Exchange::on_sizes_known);
@@ -57,6 +57,10 @@ class EngineCall {
   /// Memory for a result, from which it reaches `output` in the end.
   void* memory_of(const at::Tensor& output);
   std::vector<void*> memory_of(const std::vector<at::Tensor>& outputs);
+
+  /// What follows when all ranks have done the parts so far: `more` adds others to the same call, on any thread. What
+  /// the group calls meanwhile waits, so that all calls keep one order.
+  void then(std::function<void(EngineCall& call)> more);
 
   /// No elements: completes when every rank has called it, and `before` (of this rank) are complete as well.
   void barrier(std::vector<Outstanding::WeakWork> before);
@@ -86,6 +90,8 @@ class EngineCall {
   template <typename Kind>
   Collective moved(Kind kind, size_t bytes) const;
   const void* given(const at::Tensor& input, bool apart);
+  /// To memory_of() the outputs, by rank.
+  void gather(const at::Tensor& input, const std::vector<at::Tensor>& outputs, const std::vector<void*>& to);
   void tag_parts();
 
   std::shared_ptr<Pending> flight_;

@@ -39,10 +39,11 @@ std::optional<ReduceOp> operation_on_numbers(const c10d::ReduceOp& op) {
 }  // namespace
 
 std::optional<ReduceOp> engine_operation(const c10d::ReduceOp& op, at::ScalarType type) {
-  const std::optional<ElementType> element = element_type(type);
+  const std::optional<ElementType> element = element_type(c10::toRealValueType(type));
   if (!element) return std::nullopt;
   if (op.op_ == c10d::ReduceOp::PREMUL_SUM && !is_floating(*element)) return std::nullopt;  // products are fractions
   const auto result = *element == ElementType::kBool ? operation_on_bools(op) : operation_on_numbers(op);
+  if (at::isComplexType(type) && result != ReduceOp::kSum) return std::nullopt;
   return result && exact_can(*result, *element) ? result : std::nullopt;
 }
 

@@ -8,8 +8,7 @@
 
 namespace switchml {
 
-/// What the engine makes of a c10d operation on a type; nullopt where neither switch nor memory can, so that
-/// Gloo has to. Which of both can: integer_can, exact_can.
+/// What the engine makes of a c10d operation on a type; nullopt where that is refused.
 std::optional<ReduceOp> engine_operation(const c10d::ReduceOp& op, at::ScalarType type);
 /// "SUM", "AVG", ...
 const char* operation_name(const c10d::ReduceOp& op);

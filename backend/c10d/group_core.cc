@@ -47,18 +47,6 @@ std::shared_ptr<Session> GroupCore::session() const {
   return session_;
 }
 
-bool GroupCore::engine_can(ReduceOp op, ElementType type) const {
-  if (group_.size == 1) return exact_can(op, type);
-  const std::shared_ptr<Session> held = session();
-  return held ? held->abilities().can(op, type) : integer_can(op, type);
-}
-
-bool GroupCore::engine_can_move() const {
-  if (group_.size == 1) return true;
-  const std::shared_ptr<Session> held = session();
-  return held && held->abilities().moves;
-}
-
 bool GroupCore::engine_can_exchange() const {
   if (group_.size == 1) return true;
   const std::shared_ptr<Session> held = session();
@@ -170,6 +158,33 @@ std::string GroupCore::compare_calls(const std::string& mine) {
     if (const std::shared_ptr<Session> open = session()) comparison_ = open->compare_calls(mine);
   });
   return comparison_;
+}
+
+bool CallOrder::pass(std::function<void()> launch, bool holds) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  if (held_.load()) {
+    waiting_.push_back({std::move(launch), holds});
+    return false;
+  }
+  holding_ = holds;
+  held_ = holds;
+  return true;
+}
+
+void CallOrder::release() {
+  std::unique_lock<std::mutex> lock(mutex_);
+  holding_ = false;
+  if (std::exchange(launching_, true)) return;
+  while (!holding_ && !waiting_.empty()) {
+    const Waiting next = std::move(waiting_.front());
+    waiting_.pop_front();
+    holding_ = next.holds;
+    lock.unlock();
+    next.launch();
+    lock.lock();
+  }
+  launching_ = false;
+  held_ = holding_;
 }
 
 void Outstanding::add(const c10::intrusive_ptr<c10d::Work>& work) {

@@ -6,6 +6,7 @@
 #include <condition_variable>
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -23,6 +24,28 @@
 
 namespace switchml {
 
+/// Keeps the order of a group's calls while one of them is issued piece by piece. Thread-safe.
+class CallOrder {
+ public:
+  bool is_held() const { return held_.load(std::memory_order_acquire); }
+  /// Whether a call may be launched now; else `launch` runs when its turn has come. `holds`: those that come after it
+  /// wait until release().
+  bool pass(std::function<void()> launch, bool holds);
+  /// All pieces of the call that holds the others are issued.
+  void release();
+
+ private:
+  struct Waiting {
+    std::function<void()> launch;
+    bool holds;
+  };
+  std::mutex mutex_;
+  std::deque<Waiting> waiting_;
+  std::atomic<bool> held_{false};  // A call holds the others, or some still wait.
+  bool holding_ = false;
+  bool launching_ = false;  // A thread launches those that wait.
+};
+
 /// Thread-safe.
 class GroupCore {
  public:
@@ -35,6 +58,7 @@ class GroupCore {
   const GroupInfo& group() const { return group_; }
   CallTable& calls() { return calls_; }
   CompletionPool& pool() { return pool_; }
+  CallOrder& order() { return order_; }
   /// Makes the pool's first thread. Throws where the system gives none, in the name of `call`.
   void start_pool(Call call);
 
@@ -80,13 +104,9 @@ class GroupCore {
 
   /// Which way calls of the group's engine go.
   Way engine_way() const { return engine_way_.load(std::memory_order_relaxed); }
-  /// Whether the group's engine takes that, in memory or by a switch; the same on all ranks. A group of one takes what
-  /// memory can.
-  bool engine_can(ReduceOp op, ElementType type) const;
-
-  /// Whether the group's engine moves bytes; the same on all ranks. A group of one needs none for that.
-  bool engine_can_move() const;
-  /// Whether it also moves those of an all_to_all.
+  /// And messages between ranks.
+  Way message_way() const { return engine_can_exchange() ? Way::kMemory : Way::kPeers; }
+  /// Whether the group's engine does an all_to_all; the same on all ranks. A group of one needs none for that.
   bool engine_can_exchange() const;
 
   /// check_interruption(). What it throws ends the session on all ranks, which are told what this one waited for.
@@ -113,6 +133,7 @@ class GroupCore {
   const unsigned born_in_ = fork_generation();
   const uint64_t flight_group_;
   CallTable calls_;
+  CallOrder order_;
   std::atomic<uint64_t> sequence_{0};
   std::atomic<bool> timed_{false};
   std::atomic<Way> engine_way_{Way::kLocal};

@@ -130,7 +130,6 @@ ProcessGroupSwitchML::WorkPtr ProcessGroupSwitchML::reconfigure(const compat::Re
   shutdown_begun_ = shut_down_ = false;
   last_ = {};
   outstanding_.clear();
-  messages_.clear();
   try {
     without_interpreter_lock([&] { join_ranks(opts.timeout.value_or(timeout_.load())); });
   } catch (const std::exception& error) {
@@ -169,10 +168,5 @@ void ProcessGroupSwitchML::startCoalescing() {
   if (compat::kCoalesces) coalescing_.begin();
 }
 ProcessGroupSwitchML::WorkPtr ProcessGroupSwitchML::endCoalescing() { return coalescing_.end(rank_); }
-
-ProcessGroupSwitchML::WorkPtr ProcessGroupSwitchML::sent(WorkPtr work) {
-  coalescing_.add(work);
-  return work;
-}
 
 }  // namespace switchml

@@ -217,7 +217,6 @@ void ProcessGroupSwitchML::open_session(milliseconds timeout) {
   core_->session()->when_rank_is_lost([this](const Status& lost) {
     core_->call_failed(lost);
     delegate_->abort(lost);
-    abort_messages();
     core_->pool().post([core = core_.get()] { core->after_failure(); });  // hooks may take their time
   });
   SWITCHML_LOG(kInfo) << "group " << settings_.name << ", rank " << rank_ << " of " << size_ << ": "
@@ -319,18 +318,10 @@ void ProcessGroupSwitchML::abort() {
   without_interpreter_lock([this] {
     core_->abort_hooks().run();
     if (monitored_barrier_) monitored_barrier_->interrupt("the process group was aborted");
-    if (const auto session = core_->session()) session->engine().abort("the process group was aborted");
+    if (const auto session = core_->session()) session->abort("the process group was aborted");
     delegate_->abort(Status(Code::kAborted, "the process group was aborted"));
-    abort_messages();
     if (const auto group = delegate_->existing()) compat::abort(*group);
   });
-}
-
-// Those of Gloo, also between ranks that live: these do not go on either.
-void ProcessGroupSwitchML::abort_messages() {
-  for (const Outstanding::WeakWork& weak : messages_.all()) {
-    if (const WorkPtr message = weak.lock()) message->abort();
-  }
 }
 
 void ProcessGroupSwitchML::shutdown() {
@@ -371,7 +362,7 @@ void ProcessGroupSwitchML::end_everything() {
   }
   std::shared_ptr<Session> session = core_->close(Status(Code::kAborted, "the process group was shut down"));
   if (session) session->await_others();
-  if (session) session->engine().abort("the process group was shut down");
+  if (session) session->abort("the process group was shut down");
   if (session) session->when_rank_is_lost(nullptr);
   delegate_->abort(Status(Code::kAborted, "the process group was shut down"));
   delegate_->release(kShutdownGrace);

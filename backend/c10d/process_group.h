@@ -1,5 +1,5 @@
-// ProcessGroupSwitchML: torch.distributed's collectives over memory, hosts and switches; the rest goes to a Gloo group,
-// after a check that all ranks call the same. docs/collectives.md has the table.
+// ProcessGroupSwitchML: torch.distributed's collectives over memory, hosts and switches; the rest goes to a Gloo group.
+// docs/collectives.md has the table.
 #pragma once
 
 #include <condition_variable>
@@ -86,9 +86,10 @@ class ProcessGroupSwitchML final : public compat::Base {
   /// Ends every group of this process that still lives.
   static void shutdown_all();
 
-  // ---- through the switch, or Gloo by type and operation ----
+  // ---- what reduces ----
   WorkPtr allreduce(Tensors& tensors, const c10d::AllreduceOptions& opts = {}) override;
   WorkPtr allreduce_coalesced(Tensors& tensors, const c10d::AllreduceCoalescedOptions& opts = {}) override;
+  WorkPtr allreduce_sparse(Tensors& tensors, const c10d::AllreduceOptions& opts = {}) SWITCHML_LATER_OVERRIDE;
   WorkPtr reduce(Tensors& tensors, const c10d::ReduceOptions& opts = {}) override;
   WorkPtr reduce_scatter(Tensors& outputs, std::vector<Tensors>& inputs,
                          const c10d::ReduceScatterOptions& opts = {}) override;
@@ -98,8 +99,7 @@ class ProcessGroupSwitchML final : public compat::Base {
                                           const c10d::ReduceScatterOptions& opts = {}) SWITCHML_LATER_OVERRIDE;
   WorkPtr barrier(const c10d::BarrierOptions& opts = {}) override;
 
-  // ---- through memory of the host, or Gloo ----
-  WorkPtr allreduce_sparse(Tensors& tensors, const c10d::AllreduceOptions& opts = {}) SWITCHML_LATER_OVERRIDE;
+  // ---- what moves ----
   WorkPtr broadcast(Tensors& tensors, const c10d::BroadcastOptions& opts = {}) override;
   WorkPtr allgather(std::vector<Tensors>& outputs, Tensors& inputs, const c10d::AllgatherOptions& opts = {}) override;
   WorkPtr _allgather_base(at::Tensor& output, at::Tensor& input, const c10d::AllgatherOptions& opts = {}) override;
@@ -138,7 +138,7 @@ class ProcessGroupSwitchML final : public compat::Base {
   void setTimeout(std::chrono::milliseconds timeout) SWITCHML_LATER_OVERRIDE;
   bool supportsSplitting() const SWITCHML_LATER_OVERRIDE { return true; }
   c10::intrusive_ptr<compat::BaseOptions> getBackendOptions() SWITCHML_LATER_OVERRIDE;
-  /// Works of later calls tell their getDuration(); messages of Gloo do not.
+  /// Works of later calls tell their getDuration().
   void enableCollectivesTiming() SWITCHML_LATER_OVERRIDE { core_->time_calls(); }
   /// TIMEOUT after a call's deadline, REMOTE_ERROR where a rank or the switch is lost, COMM_ERROR of all else that ends
   /// the group, so after abort() and shutdown(). What Gloo alone has failed is not told.
@@ -167,7 +167,7 @@ class ProcessGroupSwitchML final : public compat::Base {
   void registerAbortHook(int64_t id, AbortHooks::Hook hook) SWITCHML_OVERRIDE_OF_2_14;
   void unregisterAbortHook(int64_t id) SWITCHML_OVERRIDE_OF_2_14;
   bool supportsAbortHooks() const SWITCHML_OVERRIDE_OF_2_15 { return true; }
-  /// Called after each call that has succeeded; of a message between hosts once it has been waited for.
+  /// Called after each call that has succeeded.
   void registerCompletionHook(int64_t id, compat::CompletionHook hook) SWITCHML_OVERRIDE_OF_2_15;
   void unregisterCompletionHook(int64_t id) SWITCHML_OVERRIDE_OF_2_15;
   bool supportsCompletionHooks() const SWITCHML_OVERRIDE_OF_2_15 { return true; }
@@ -213,35 +213,30 @@ class ProcessGroupSwitchML final : public compat::Base {
   EngineCall engine_call(Call call, c10d::OpType type, const c10d::ReduceOp& op, Terms terms) const;
   /// A call that moves tensors through the engine, to `results`. `what`: what ranks must agree about.
   EngineCall movement(Call call, c10d::OpType type, const Tensors& results, const std::string& what, Terms terms) const;
+  /// The same, with the inputs of all ranks gathered in `results`: by rank, as many as there are inputs.
+  EngineCall gathering(Call call, c10d::OpType type, const Tensors& inputs, const Tensors& results,
+                       const std::string& what, Terms terms) const;
   WorkPtr gather_into_tensors(Call call, c10d::OpType type, const Tensors& outputs, const Tensors& inputs,
                               const c10d::AllgatherOptions& opts);
-  /// Whether the group's engine moves such tensors, of which `outputs` are written.
-  bool engine_moves(const Tensors& inputs, const Tensors& outputs) const;
   WorkPtr remember(WorkPtr work);
-  /// A message that was issued.
-  WorkPtr sent(WorkPtr work);
-  void abort_messages();
   std::vector<uint64_t> global_ranks() const;
-  /// A message, through memory or by Gloo. Throws where the group is closed. `peer`: shm::kAnySource is any rank.
-  WorkPtr message(Call call, c10d::OpType type, const Tensors& tensors, int peer, int tag,
-                  const std::function<WorkPtr(compat::Base& gloo)>& by_gloo);
+  /// Throws where the group is closed. `peer`: kAnySource is any rank.
+  WorkPtr message(Call call, c10d::OpType type, const Tensors& tensors, int peer, int tag);
   /// A collective that Gloo takes, behind a precheck. `what`: what ranks must agree about (EngineCall::precheck);
   /// `inputs` are for a profile's eyes; `numbers`, if defined, are summed over the ranks before `issue` runs.
   WorkPtr through_gloo(Call call, c10d::OpType type, const Tensors& inputs, const std::vector<Tensors>& outputs,
                        const std::string& what, std::chrono::milliseconds timeout, GlooDelegate::Issue issue,
                        std::function<void()> finish, const at::Tensor& numbers = {});
-  /// What Gloo's sum makes of AVG and PREMUL_SUM: `reduce` reduces the tensors in place with the operation it is given.
-  using ReduceInPlace = std::function<WorkPtr(compat::Base& gloo, Tensors& tensors, const c10d::ReduceOp& op)>;
-  WorkPtr reduce_by_gloo(Call call, c10d::OpType type, const Tensors& tensors, const c10d::ReduceOp& op,
-                         std::chrono::milliseconds timeout, bool writes, ReduceInPlace reduce,
-                         const std::string& detail = {});
-  WorkPtr reduce_scatter_by_gloo(Call call, const Tensors& outputs, const Tensors& inputs, std::optional<size_t> begin,
-                                 const c10d::ReduceScatterOptions& opts, const std::string& detail = {});
+  /// A call that reduces such tensors. Throws where their types have no such operation.
+  EngineCall reduction(Call call, c10d::OpType type, const Tensors& tensors, const c10d::ReduceOp& op,
+                       Terms terms) const;
+  /// `root`: where alone the result is written.
+  WorkPtr reduce_in_place(Call call, c10d::OpType type, const Tensors& tensors, const c10d::ReduceOp& op, Terms terms,
+                          std::optional<int64_t> root = {});
+  WorkPtr all_reduce(Call call, const Tensors& tensors, const c10d::AllreduceOptions& opts);
+  WorkPtr all_reduce_sparse(Call call, const Tensors& tensors, const c10d::AllreduceOptions& opts);
   WorkPtr reduce_scatter_tensors(Call call, c10d::OpType type, const Tensors& outputs, const Tensors& inputs,
                                  const c10d::ReduceScatterOptions& opts);
-  /// Whether the group's engine reduces such a tensor, or all of a list, of one type.
-  bool engine_takes(const at::Tensor& tensor, const c10d::ReduceOp& op) const;
-  bool engine_takes(const Tensors& tensors, const c10d::ReduceOp& op) const;
   Arguments arguments(Call call) const { return {call, core_->group()}; }
 
   Settings settings_;  // this, core_, monitored_barrier_ and delegate_ are those of the last reconfigure()
@@ -251,7 +246,6 @@ class ProcessGroupSwitchML final : public compat::Base {
   std::shared_ptr<GroupCore> core_;
   std::atomic<std::chrono::milliseconds> timeout_;
   Outstanding outstanding_;
-  Outstanding messages_;  // Gloo's
   Coalescing coalescing_;
   std::string opening_prefix_;
   std::unique_ptr<MonitoredBarrier> monitored_barrier_;  // null in a group of one

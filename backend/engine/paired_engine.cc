@@ -26,11 +26,6 @@ Collective announcement_of(const Collective& collective) {
 
 }  // namespace
 
-bool goes_to_switch(const Collective& collective) {
-  return collective.operands() != nullptr && collective.op != ReduceOp::kBarrier && collective.count > kFewElements &&
-         integer_can(collective.op, collective.type);
-}
-
 // An engine that is told says so again, from within.
 void SharedFate::fail(const Status& status) {
   if (failed_.exchange(true)) return;
@@ -52,6 +47,11 @@ void SharedFate::forget() {
 
 void SharedFate::tell() {
   for (Engine* engine : engines_) engine->fail(failure_);
+}
+
+bool PairedEngine::goes_to_switch(const Collective& collective) const {
+  return collective.operands() != nullptr && collective.op != ReduceOp::kBarrier && collective.count > few_ &&
+         integer_can(collective.op, collective.type);
 }
 
 void PairedEngine::submit(Collective collective) {

@@ -1,6 +1,7 @@
-// Two engines of one group as one: large sums that a switch of integers can add go through that switch, and everything
-// else through the exact engine, with its aggregators on the ranks' hosts. What goes through the switch is announced
-// there, so that all calls have one order, and ranks that disagree find out whichever engine each of them chose.
+// Two engines of one group as one: sums that a switch of integers can add go through that switch, if they are large
+// enough, and everything else through the exact engine, with its aggregators on the ranks' hosts. What goes through the
+// switch is announced there, so that all calls have one order, and ranks that disagree find out whichever engine each
+// of them chose.
 #pragma once
 
 #include <atomic>
@@ -14,12 +15,9 @@
 
 namespace switchml {
 
-/// Elements up to which a sum goes exactly though the switch could add it. One of few is mostly a metric, a loss or a
-/// norm. Its elements differ so much in size that a block of integers would lose some of them.
+/// Elements up to which a sum goes exactly though the switch could add it, by default. One of few is mostly a metric, a
+/// loss or a norm. Its elements differ so much in size that a block of integers would lose some of them.
 constexpr size_t kFewElements = 8192;  // [PAIR-1]
-
-/// Whether the switch of a pair adds it. A function of what ranks agree about.
-bool goes_to_switch(const Collective& collective);
 
 /// Engines that fail together: with what one of them fails, the others do. Thread-safe.
 class SharedFate {
@@ -40,11 +38,11 @@ class SharedFate {
   std::vector<Engine*> engines_;
 };
 
-/// The pair. Borrows both engines; `switched` adds integers, `exact` takes everything. The counters of `switched` come
-/// first.
+/// The pair. Borrows both engines; `switched` adds integers, `exact` takes everything, and up to `few` elements (the
+/// same on all ranks) in any case. The counters of `switched` come first.
 class PairedEngine final : public Engine {
  public:
-  PairedEngine(Engine& switched, Engine& exact) : switched_(switched), exact_(exact) {}
+  PairedEngine(Engine& switched, Engine& exact, size_t few) : switched_(switched), exact_(exact), few_(few) {}
 
   void submit(Collective collective) override;
   void wake() override;
@@ -57,8 +55,12 @@ class PairedEngine final : public Engine {
   size_t memory_bytes() const override { return switched_.memory_bytes() + exact_.memory_bytes(); }
 
  private:
+  /// A function of what ranks agree about.
+  bool goes_to_switch(const Collective& collective) const;
+
   Engine& switched_;
   Engine& exact_;
+  const size_t few_;
   std::mutex order_;  // Calls have one order in both.
 };
 

@@ -30,7 +30,7 @@
 //   every rank: whether its card reaches   reached    opens sessions without cards where one
 //   rank 0: these sessions, or none        instead    does not; "joined" again
 // A rank that fails in between says so under "gave_up", which every rank that waits for any of these reads.
-// attachment.cc adds: every rank: started, and rank 0: open, when all have the threads that they need.
+// attachment.cc adds: every rank: started, and where messages come in; rank 0: open, with all that, at the end.
 #pragma once
 
 #include <functional>

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/log.h"
+#include "base/random.h"
 #include "base/thread.h"
 #include "client/switch_address.h"
 #include "engine/switch_engine.h"
@@ -11,8 +12,11 @@
 #include "session/shared_memory.h"
 #include "shm/board.h"
 #include "shm/engine.h"
+#include "shm/mail_transport.h"
 #include "socket/address.h"
+#include "socket/sockaddr.h"
 #include "store/store_exchange.h"
+#include "transport/tcp_socket.h"
 
 namespace switchml {
 
@@ -97,22 +101,32 @@ Status await_watch(StoreExchange& exchange, const Membership& membership) {
   return {};
 }
 
-/// No rank has a session before all have: what one could not start is an error of all.
-Status await_all(StoreExchange& exchange, const Membership& membership, Time deadline) {
-  if (Status status = exchange.say("started", Blob()); !status.ok()) return status;
-  if (membership.group().rank != 0)
-    return exchange.hear("open", 0, "say that all ranks have started", deadline).status();
-  Status started = exchange.hear_all("started", OpeningTime(Duration(0), deadline).gather_end()).status();
-  if (started.ok()) started = await_watch(exchange, membership);
-  const Status said = exchange.say("open", started.ok() ? Blob() : Blob::failure(started));
-  return started.ok() ? said : started;
+/// No rank has a session before all have: what one could not start is an error of all. Returns what each has to say.
+Result<std::vector<Blob>> await_all(StoreExchange& exchange, const Membership& membership, const Blob& mine,
+                                    Time deadline) {
+  if (Status status = exchange.say("started", mine); !status.ok()) return status;
+  if (membership.group().rank != 0) {
+    const auto open = exchange.hear("open", 0, "say that all ranks have started", deadline);
+    if (!open.ok()) return open.status();
+    std::vector<Blob> all;
+    for (int rank = 0; rank < membership.group().size; ++rank) all.push_back(open->inner(std::to_string(rank)));
+    return all;
+  }
+  auto all = exchange.hear_all("started", OpeningTime(Duration(0), deadline).gather_end());
+  Status started = all.ok() ? await_watch(exchange, membership) : all.status();
+  Blob open = started.ok() ? Blob() : Blob::failure(started);
+  for (size_t rank = 0; started.ok() && rank < all->size(); ++rank) open.put(std::to_string(rank), all->at(rank));
+  const Status said = exchange.say("open", open);
+  if (!started.ok()) return started;
+  return said.ok() ? std::move(all) : said;
 }
 
-/// Starts an engine on each rank, by `start`, which returns it.
-Status start_together(Membership& membership, Rendezvous& store, Time deadline, OpeningWatch* watch,
-                      const std::function<Status()>& ended, const std::function<const Engine&()>& start) {
+/// Starts an engine on each rank, by `start`, which returns it. Returns what each rank has to say then, as `mine`.
+Result<std::vector<Blob>> start_together(Membership& membership, Rendezvous& store, Time deadline, OpeningWatch* watch,
+                                         const std::function<Status()>& ended,
+                                         const std::function<const Engine&()>& start, const Blob& mine) {
   StoreExchange exchange(store, membership.group());
-  const auto step = [&]() -> Status {
+  const auto step = [&]() -> Result<std::vector<Blob>> {
     const Engine& engine = start();
     exchange.wait_while([&engine, &ended, &membership, watch] {
       Status status = engine.status();
@@ -122,10 +136,10 @@ Status start_together(Membership& membership, Rendezvous& store, Time deadline, 
       if (!status.ok()) membership.lose(status);
       return status;
     });
-    return await_all(exchange, membership, deadline);
+    return await_all(exchange, membership, mine, deadline);
   };
   try {
-    const Status started = telling_others(exchange, step);
+    auto started = telling_others(exchange, step);
     if (!started.ok()) exchange.part(Duration(0));
     return started;
   } catch (...) {
@@ -154,9 +168,12 @@ Result<std::unique_ptr<Attachment>> Attachment::open(const Config& config, Membe
     attachment->start(&agreed.value(), engine, config);
     return *attachment->engine_;
   };
-  const Status started = start_together(membership, store, deadline, agreed->watch.get(), options.ended, start);
-  attachment->is_open_ = started.ok();
-  return started.ok() ? Result<std::unique_ptr<Attachment>>(std::move(attachment)) : started;
+  auto started =
+      start_together(membership, store, deadline, agreed->watch.get(), options.ended, start, attachment->door_);
+  if (!started.ok()) return started.status();
+  attachment->is_open_ = true;
+  attachment->doors_ = std::move(started.value());
+  return attachment;
 }
 
 Attachment::Attachment(Agreed* agreed, Membership& membership, Rendezvous& store, bool watches)
@@ -169,11 +186,15 @@ Attachment::Attachment(Agreed* agreed, Membership& membership, Rendezvous& store
       hosts_(agreed->hosts) {
   if (!in_memory()) return;
   arena_ = shm::Arena::open(memory_, board_shape(), local_index());
-  messages_ = std::make_shared<shm::Messages>(memory_, board_shape(), local_index(), agreed->local.spin());
+  const shm::Mail mail(membership.group().size, memory_->data() + mail_begin(board_shape()));
+  auto transport = std::make_unique<shm::MailTransport>(mail, local_index(), memory_);
+  messages_ = std::make_shared<Messages>(std::move(transport), agreed->local.spin());
 }
 
 Attachment::~Attachment() {
   stop_failover();
+  if (messages_ != nullptr && !in_memory())
+    messages_->close();  // Who hears that this rank has left finds its messages.
   if (watches_) membership_.leave();
   if (engine_ == nullptr && memory_ != nullptr) board().leave(local_index());
   engine_.reset();
@@ -188,15 +209,59 @@ Attachment::~Attachment() {
 }
 
 // What has been started until NoThread is thrown ends with this object.
-void Attachment::start(Agreed* agreed, const EngineOptions& options, const Config& config) {
+void Attachment::start(Agreed* agreed, EngineOptions options, const Config& config) {
+  if (watches_ && !in_memory() && membership_.group().size > 1) open_messages(config, options.spin);
+  if (messages_ != nullptr && !in_memory()) {
+    options.on_failure = [messages = messages_, tell = options.on_failure](const Status& status) {
+      tell(status);
+      messages->fail(status);
+    };
+  }
   engine_ = memory_ != nullptr ? memory_engine(&agreed->transports, options) : switch_engine(agreed, options, config);
   if (watches_) watch_ranks(std::move(agreed->watch_meeting), config.failure_timeout);
+  if (messages_ == nullptr || in_memory()) return;
+  messages_->when_failed([this](const Status& status) {
+    const std::string who = "rank " + std::to_string(membership_.group().rank);
+    membership_.give_up(who + " gave up: " + status.message());
+    engine_->fail(status);
+  });
+}
+
+// A group can do without, until it sends some.
+void Attachment::open_messages(const Config& config, Duration spin) {
+  const Endpoint& own = sessions_.front().own_address;
+  const auto address = own.size != 0 ? Result<Endpoint>(own) : announced_address(config.interface);
+  auto listener = address.ok() ? listen_tcp(with_port(address.value(), 0)) : Result<Fd>(address.status());
+  if (!listener.ok()) {
+    SWITCHML_LOG(kWarning) << membership_.group().name
+                           << ": no messages will come to this rank: " << listener.status().message();
+    return;
+  }
+  TcpMessageOptions options;
+  options.rank = membership_.group().rank;
+  options.ranks = membership_.group().size;
+  options.key = random_bits();
+  options.find_door = [this](int rank) { return door_of(rank); };
+  door_.set("messages", to_string(local_endpoint(listener->get())));
+  door_.set("messages_key", options.key);
+  options.listener = std::move(listener.value());
+  messages_ = std::make_shared<Messages>(std::make_unique<TcpMessageTransport>(std::move(options)), spin);
+}
+
+Result<MessageDoor> Attachment::door_of(int rank) const {
+  const Blob& said = doors_.at(static_cast<size_t>(rank));
+  const auto address = literal_address(said.text("messages"), 0);
+  MessageDoor door;
+  if (!address.ok() || !said.number("messages_key", UINT64_MAX, &door.key)) {
+    return Status(Code::kUnavailable, "it takes no connections");
+  }
+  door.address = address.value();
+  return door;
 }
 
 Abilities Attachment::abilities() const {
   const std::string link = name_of(sessions_.front().switch_endpoint.carrier);
   Abilities abilities;
-  abilities.adds_exactly = abilities.moves = adds_exactly();
   abilities.precision = adds_exactly() ? "exact" : "integer";
   abilities.exchanges = in_memory();
   abilities.transport = memory_ == nullptr ? link : in_memory() ? "shm" : "shm+" + link;
@@ -339,7 +404,10 @@ void Attachment::watch_ranks(WatchMeeting meeting, Duration patience) {
     if (hosts_.ranks() > 0) fail(Status(Code::kUnavailable, text));
     to_failover([&](ShareFailovers& failover) { failover.heard(rank, text); });
   };
-  handlers.on_leave = [this](int rank) { to_failover([&](ShareFailovers& failover) { failover.heard_leave(rank); }); };
+  handlers.on_leave = [this](int rank) {
+    if (messages_ != nullptr) messages_->note_left(rank);
+    to_failover([&](ShareFailovers& failover) { failover.heard_leave(rank); });
+  };
   if (memory_ != nullptr && (in_memory() || hosts_.host_of(membership_.group().rank) == 0)) {
     handlers.rank_0_left = [this] { return has_rank_0_left(board()); };
   }

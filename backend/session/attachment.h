@@ -13,11 +13,13 @@
 #include "base/config.h"
 #include "engine/engine.h"
 #include "failover/share_failovers.h"
+#include "messages/messages.h"
+#include "messages/tcp_message_transport.h"
 #include "session/abilities.h"
 #include "session/agreement.h"
 #include "session/membership.h"
 #include "shm/arena.h"
-#include "shm/messages.h"
+#include "store/blob.h"
 
 namespace switchml {
 
@@ -49,13 +51,16 @@ class Attachment {
   Attachment& operator=(const Attachment&) = delete;
 
   Engine& engine() const { return *engine_; }
+  /// False: it adds integers, and takes nothing that cannot be done with them.
+  bool adds_exactly() const { return in_memory() || sessions_.front().exact; }
   Abilities abilities() const;
   /// With the switches that the group has, or had last.
   std::vector<SessionParameters> sessions() const;
   bool without_switch() const;
   const SwitchServer* embedded() const { return embedded_.get(); }
   std::shared_ptr<shm::Arena> arena() const { return arena_; }
-  std::shared_ptr<shm::Messages> messages() const { return messages_; }
+  /// Null: this rank can take none.
+  std::shared_ptr<Messages> messages() const { return messages_; }
 
   /// Session::await_others.
   void await_others();
@@ -65,17 +70,18 @@ class Attachment {
  private:
   void stop_failover();
   Attachment(Agreed* agreed, Membership& membership, Rendezvous& store, bool watches);
-  void start(Agreed* agreed, const EngineOptions& options, const Config& config);
+  void start(Agreed* agreed, EngineOptions options, const Config& config);
   void watch_ranks(WatchMeeting meeting, Duration patience);
   std::unique_ptr<Engine> memory_engine(Transports* transports, const EngineOptions& options);
   std::unique_ptr<Engine> switch_engine(Agreed* agreed, EngineOptions options, const Config& config);
   void open_arena(const Agreed& agreed, const Config& config);
+  void open_messages(const Config& config, Duration spin);
+  Result<MessageDoor> door_of(int rank) const;
   FailoverOptions failover_options(const Config& config, const Agreed& agreed);
   void to_failover(const std::function<void(ShareFailovers&)>& tell);
   void give_up_for_host(const Status& status);
   void fail(const Status& why);
   bool in_memory() const { return memory_ != nullptr && hosts_.ranks() == 0; }
-  bool adds_exactly() const { return in_memory() || sessions_.front().exact; }
   shm::BoardShape board_shape() const;
   int local_index() const;
   shm::Board board() const { return {board_shape(), memory_->data()}; }
@@ -88,7 +94,9 @@ class Attachment {
   std::unique_ptr<SwitchServer> embedded_;
   const std::shared_ptr<shm::Segment> memory_;  // Of this host's ranks, or null.
   std::shared_ptr<shm::Arena> arena_;           // In it, or for a card, or null.
-  std::shared_ptr<shm::Messages> messages_;     // In it, or null.
+  std::shared_ptr<Messages> messages_;          // In it, or between hosts, or null.
+  Blob door_;                                   // Where those of others come in, between hosts.
+  std::vector<Blob> doors_;                     // The same of all ranks.
   const HostLayout hosts_;                      // The switch's workers, where those are hosts; else of no ranks.
   std::atomic<bool> heard_{false};              // Why the group ends came from another rank, and so all ranks hear it.
   std::mutex farewell_mutex_;

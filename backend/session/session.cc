@@ -39,11 +39,12 @@ class ExactStore : public Rendezvous {
   Rendezvous& store_;
 };
 
-// As if no switch were named.
+// As if neither a switch nor integers were asked for.
 Config config_of_hosts(const Config& config) {
   Config hosts = config;
   hosts.switch_address.clear();
   hosts.controller.clear();
+  hosts.precision = Precision::kAuto;
   hosts.fallback = false;
   hosts.payload_bytes = 0;
   hosts.slots = 0;
@@ -52,10 +53,6 @@ Config config_of_hosts(const Config& config) {
 }
 
 }  // namespace
-
-bool wants_pair(const Config& config) {
-  return config.precision != Precision::kInteger && (!config.switch_address.empty() || !config.controller.empty());
-}
 
 Result<std::unique_ptr<Session>> Session::open(const Config& config, const GroupInfo& group, Rendezvous& store,
                                                Time deadline, std::shared_ptr<ControllerClient> controller,
@@ -66,7 +63,7 @@ Result<std::unique_ptr<Session>> Session::open(const Config& config, const Group
   }
   std::unique_ptr<Session> session(new Session(group, store));
   Status status = session->attach(config, deadline, std::move(controller), std::move(ended));
-  if (status.ok() && group.size > 1 && !session->abilities_.adds_exactly && wants_pair(config))
+  if (status.ok() && group.size > 1 && !session->first_->adds_exactly())
     status = session->attach_hosts(config, deadline);
   return status.ok() ? Result<std::unique_ptr<Session>>(std::move(session)) : status;
 }
@@ -110,19 +107,23 @@ Status Session::attach_hosts(const Config& config, Time deadline) {
   auto attachment = Attachment::open(config_of_hosts(config), membership_, *exact_store_, deadline, std::move(options));
   if (attachment.ok()) {
     exact_ = std::move(attachment.value());
-    pair_ = std::make_unique<PairedEngine>(first_->engine(), exact_->engine());
+    const bool mixed = config.precision != Precision::kInteger;
+    pair_ = std::make_unique<PairedEngine>(first_->engine(), exact_->engine(), mixed ? kFewElements : 0);
     fate_->bind(first_->engine(), exact_->engine());
-    const std::string transport = std::exchange(abilities_, exact_->abilities()).transport;
-    abilities_.transport = transport;
-    abilities_.precision = "mixed";
+    abilities_.exchanges = exact_->abilities().exchanges;
+    if (mixed) abilities_.precision = "mixed";
     return {};
   }
   if (const Status lost = first_->engine().status(); !lost.ok()) return lost;
   // Ranks that do not come, or that a user ends, have nothing to do with what hosts can.
   const Status& status = attachment.status();
   if (status.code() == Code::kTimeout || status.code() == Code::kAborted) return status;
-  return {status.code(), "the ranks' hosts cannot add what the switch cannot: " + status.message() +
-                             "; SWITCHML_PRECISION=integer does without them"};
+  return {status.code(), "the ranks' hosts cannot do what an integer switch cannot: " + status.message()};
+}
+
+void Session::abort(const std::string& reason) {
+  engine().abort(reason);
+  if (const auto held = messages()) held->fail(Status(Code::kAborted, reason));
 }
 
 void Session::give_up(const std::string& why) {

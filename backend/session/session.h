@@ -1,7 +1,7 @@
 // A running group: its ranks, what they work with, and what that can do. The ranks agree on it and join through a
 // key-value store (session/agreement.h); then an engine starts. Where no switch is named and ranks are on several
 // hosts, the first rank of each host hosts one for a part of every tensor; with precision=integer rank 0 alone hosts
-// one. By default a switch that adds integers has the ranks' hosts beside it, which add exactly what it cannot, and
+// one. A switch that adds integers has the ranks' hosts beside it, which do exactly what it cannot, and by default
 // sums of few elements.
 #pragma once
 
@@ -13,11 +13,11 @@
 
 #include "base/config.h"
 #include "engine/paired_engine.h"
+#include "messages/messages.h"
 #include "session/abilities.h"
 #include "session/attachment.h"
 #include "session/membership.h"
 #include "shm/arena.h"
-#include "shm/messages.h"
 #include "store/rendezvous.h"
 #include "switchd/server.h"
 
@@ -52,9 +52,13 @@ class Session {
   /// Memory for tensors that all ranks, or this rank's card, reach in place (shm/arena.h); null: there is none. It
   /// outlives the session where it is held.
   std::shared_ptr<shm::Arena> arena() const { return exact_ ? nullptr : first_->arena(); }
-  /// What carries messages between the ranks, which are all on one host; null: nothing of the session's. They end with
-  /// the engine.
-  std::shared_ptr<shm::Messages> messages() const { return exact_or_first().messages(); }
+  /// What carries messages between the ranks; null: this rank cannot take any. They end with the engine.
+  std::shared_ptr<Messages> messages() const {
+    const std::shared_ptr<Messages> in_memory = exact_or_first().messages();
+    return in_memory ? in_memory : first_->messages();
+  }
+  /// Calls and messages end with Code::kAborted, now and later.
+  void abort(const std::string& reason);
   /// The session with the switch that the group has, or had last; the first where it has several.
   SessionParameters parameters() const { return first_->sessions().front(); }
   /// How messages call all of its switches, with ", " between them.
@@ -93,8 +97,5 @@ class Session {
   std::unique_ptr<PairedEngine> pair_;
   Abilities abilities_;
 };
-
-/// Whether a group with these settings gets an exact attachment beside a switch of integers.
-bool wants_pair(const Config& config);
 
 }  // namespace switchml

@@ -10,6 +10,7 @@
 #include "engine/switch_engine.h"
 #include "format/task.h"
 #include "shm/local_rank_thread.h"
+#include "shm/mail.h"
 #include "slots/chunk_plan.h"
 
 namespace switchml::shm {

@@ -7,11 +7,11 @@
 #include <vector>
 
 #include "engine/engine.h"
+#include "messages/messages.h"
 #include "shm/arena.h"
 #include "shm/board.h"
 #include "shm/host_map.h"
 #include "shm/local_rank.h"
-#include "shm/messages.h"
 #include "shm/segment.h"
 
 namespace switchml::shm {

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "engine/engine.h"
-#include "shm/idle_wait.h"
+#include "engine/idle_wait.h"
 #include "shm/local_rank.h"
 
 namespace switchml::shm {

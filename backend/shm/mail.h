@@ -1,10 +1,9 @@
 // What the ranks of one host share to send each other messages: a ring for each ordered pair, and for each rank a box
 // that says which ranks have something for it, whether it sleeps, and whether it is still there. What the records mean
-// is messenger.h's.
+// is messages/messenger.h's.
 #pragma once
 
 #include <atomic>
-#include <bitset>
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -12,12 +11,11 @@
 #include "base/clock.h"
 #include "base/limits.h"
 #include "base/status.h"
+#include "messages/message_transport.h"
 #include "shm/board.h"
 #include "shm/ring.h"
 
 namespace switchml::shm {
-
-using RankSet = std::bitset<kMaxWorkers>;
 
 /// Where mail is in the segment of such a board, and how many bytes it takes there, in whole pages; none with owners.
 size_t mail_begin(const BoardShape& shape);
@@ -52,8 +50,7 @@ class Mail {
   RankSet take_signals(int rank) const;
 
   // ---- sleep ----
-  /// Threads of a rank, of which one at a time looks after its messages.
-  enum class Sleeper : uint32_t { kNobody = 0, kThread = 1, kCaller = 2 };
+  using Sleeper = MessageTransport::Sleeper;
   /// What a sleep of that thread begins with.
   uint32_t doorbell(int rank, Sleeper who) const;
   /// Signals ring for that sleeper from now on. Look once more after this whether there is something to do.
@@ -67,12 +64,12 @@ class Mail {
   void ring_for(int rank, Sleeper who) const;
 
   // ---- departure ----
-  enum class State : uint32_t { kHere = 0, kLeft = 1, kGaveUp = 2 };
+  using State = MessageTransport::State;
   /// Nothing more comes from `rank`, for a reason of up to kMaxReason bytes. The first time counts.
   void go(int rank, State how, const std::string& reason) const;
   State state(int rank) const;
   std::string reason(int rank) const;
-  static constexpr size_t kMaxReason = 250;
+  static constexpr size_t kMaxReason = MessageTransport::kMaxReason;
 
  private:
   struct Box;

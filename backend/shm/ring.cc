@@ -10,7 +10,7 @@ namespace switchml::shm {
 
 namespace {
 
-constexpr size_t kUnit = sizeof(Record);
+constexpr size_t kUnit = sizeof(MessageRecord);
 constexpr size_t kPopulated = 64 * 1024;  // bytes that get memory at once
 
 size_t in_units(size_t bytes) { return (bytes + kUnit - 1) / kUnit * kUnit; }
@@ -48,7 +48,7 @@ Status Ring::populate(size_t end) {
 }
 
 // A record lies in one piece: where the end of the memory is too near, filler goes before it.
-Result<bool> Ring::put(const Record& record, const void* data, size_t behind) {
+Result<bool> Ring::put(const MessageRecord& record, const void* data, size_t behind) {
   SWITCHML_ASSERT(behind <= most_behind());
   const size_t needed = kUnit + in_units(behind);
   const size_t filler = left() < needed ? left() : 0;
@@ -56,7 +56,7 @@ Result<bool> Ring::put(const Record& record, const void* data, size_t behind) {
   if (capacity_ - (mine_ - others_) < filler + needed) others_ = header_->read.load(std::memory_order_acquire);
   if (capacity_ - (mine_ - others_) < filler + needed) return false;
   if (filler > 0) {
-    const Record pad{Record::kFiller, 0, 0, 0, 0};
+    const MessageRecord pad{MessageRecord::kFiller, 0, 0, 0, 0};
     std::memcpy(data_ + mine_ % capacity_, &pad, kUnit);
     mine_ += filler;
   }
@@ -84,11 +84,11 @@ uint64_t Ring::taken() const { return populated_ == 0 ? 0 : header_->taken.load(
 
 void Ring::look() { others_ = header_->written.load(std::memory_order_acquire); }
 
-const Record* Ring::next(const uint8_t** behind) {
+const MessageRecord* Ring::next(const uint8_t** behind) {
   for (;;) {
     if (mine_ == others_) return nullptr;
-    const auto* record = reinterpret_cast<const Record*>(data_ + mine_ % capacity_);
-    if (record->kind != Record::kFiller) {
+    const auto* record = reinterpret_cast<const MessageRecord*>(data_ + mine_ % capacity_);
+    if (record->kind != MessageRecord::kFiller) {
       *behind = reinterpret_cast<const uint8_t*>(record) + kUnit;
       return record;
     }
@@ -97,8 +97,8 @@ const Record* Ring::next(const uint8_t** behind) {
 }
 
 bool Ring::pop() {
-  const auto* record = reinterpret_cast<const Record*>(data_ + mine_ % capacity_);
-  const bool whole = record->kind == Record::kWhole || record->kind == Record::kPiece;
+  const auto* record = reinterpret_cast<const MessageRecord*>(data_ + mine_ % capacity_);
+  const bool whole = record->kind == MessageRecord::kWhole || record->kind == MessageRecord::kPiece;
   mine_ += kUnit + (whole ? in_units(static_cast<size_t>(record->bytes)) : 0);
   header_->read.store(mine_, std::memory_order_seq_cst);
   uint64_t wanted = header_->wanted.load(std::memory_order_seq_cst);

@@ -7,24 +7,9 @@
 #include <cstdint>
 
 #include "base/status.h"
+#include "messages/message_transport.h"
 
 namespace switchml::shm {
-
-struct Record {
-  enum Kind : uint32_t {
-    kFiller = 0,   // up to the end of the memory
-    kOffer = 1,    // a message that waits at its sender until it is wanted
-    kWhole = 2,    // a message, with its bytes behind
-    kWanted = 3,   // accepts an offer: let its bytes come
-    kDropped = 4,  // refuses an offer
-    kPiece = 5,    // the next bytes, behind it, of the oldest message that was wanted and is not complete
-  };
-  uint32_t kind = kFiller;
-  int32_t tag = 0;
-  uint64_t id = 0;      // the message's number among those of its sender to this receiver
-  uint64_t bytes = 0;   // the message's size; a piece's own
-  uint64_t ticket = 0;  // the message's number in the order of all that are sent to the receiver
-};
 
 /// One side's view. Its positions are its own: one object for each side, of one thread at a time.
 class Ring {
@@ -40,7 +25,7 @@ class Ring {
   size_t most_behind() const { return capacity_ / 8; }
   /// Writes a record and `behind` bytes, at most most_behind(). False: there is no room now. An error: the machine has
   /// no memory for it.
-  Result<bool> put(const Record& record, const void* data, size_t behind);
+  Result<bool> put(const MessageRecord& record, const void* data, size_t behind);
   /// The reader is to tell (pop) when half of the ring is free. False: there is room after all.
   bool await_room();
   /// What the reader says that it has taken of what is counted by take().
@@ -52,7 +37,7 @@ class Ring {
   /// Sees what has been written until now.
   void look();
   /// The next record of what was there at look(), or null; what stands behind it. Until pop().
-  const Record* next(const uint8_t** behind);
+  const MessageRecord* next(const uint8_t** behind);
   /// Done with it. True: the writer waits for this.
   bool pop();
   /// Tells the writer, when it asks.

@@ -37,7 +37,7 @@ def names_in(cell):
     return re.findall(r"`(\w+)`", cell)
 
 
-WAYS, EXACTLY, AS_INTEGERS, REDUCTIONS, OTHERS = (
+WAYS, BY_TYPE, REDUCTIONS, OTHERS = (
     rows for rows in tables("docs/collectives.md") if next(iter(rows[0])) in ("way", "types", "collective", "call")
 )
 COUNTED_AS = {names_in(row["collective"])[0]: names_in(row["counted as"])[0] for row in REDUCTIONS}

@@ -26,8 +26,8 @@ def rank_many_in_flight():
 
 
 def rank_mixed_in_flight():
-    """Calls through the switch and Gloo, interleaved: their order among ranks is the order of the calls. Products are
-    the gloo's beside a switch that adds integers."""
+    """Calls through a switch of integers and the hosts beside it, interleaved: their order among ranks is the order of
+    the calls."""
     size, rank = dist.get_world_size(), dist.get_rank()
     works, sums, roots, products = [], [], [], []
     for i in range(15):

@@ -1,7 +1,5 @@
 """Ranks that call different things at one point: an error on every rank, at once, that says what each called."""
 
-import os
-
 import pytest
 import torch
 import torch.distributed as dist
@@ -123,7 +121,7 @@ def rank_disagree_beside_the_switch(kind, warm):
     return timed(call_of, kind, last)
 
 
-GLOO_MISMATCHES = {
+OTHER_MISMATCHES = {
     "broadcast sizes": ("10 elements", "11 elements"),
     "broadcast roots": ("from rank 0", "from rank 1"),
     "broadcast types": ("float32", "int32"),
@@ -144,9 +142,9 @@ GLOO_MISMATCHES = {
 }
 
 
-#: Where such calls go: to Gloo, all or as many as no switch in software takes; and through memory.
+#: Where such calls go: to hosts beside a switch of integers, through a switch in software, and through memory.
 BESIDE = {
-    "gloo": {"SWITCHML_PRECISION": "integer", "SWITCHML_TRANSPORT": "udp"},
+    "hosts": {"SWITCHML_PRECISION": "integer", "SWITCHML_TRANSPORT": "udp"},
     "switch": {"SWITCHML_TRANSPORT": "udp"},
     "memory": {"SWITCHML_TRANSPORT": "shm"},
 }
@@ -155,11 +153,11 @@ BESIDE = {
 @pytest.mark.through_switch
 @pytest.mark.parametrize("way", BESIDE)
 @pytest.mark.parametrize("warm", (False, True), ids=("first call", "later call"))
-@pytest.mark.parametrize("kind", GLOO_MISMATCHES)
+@pytest.mark.parametrize("kind", OTHER_MISMATCHES)
 def test_ranks_that_disagree_beside_the_switch_are_told(kind, warm, way):
     with doomed_pool(3, environment=BESIDE[way]) as own:
         outcomes = own.run(rank_disagree_beside_the_switch, kind, warm)
-    check_all(outcomes, *GLOO_MISMATCHES[kind])
+    check_all(outcomes, *OTHER_MISMATCHES[kind])
 
 
 def rank_bad_list(kind):
@@ -188,16 +186,16 @@ def test_a_bad_list_on_one_rank_is_refused_and_the_others_are_told_in_time(kind)
     check_all(others, "rank 0")
 
 
-def rank_destroy_with_gloo_calls_in_flight():
+def rank_destroy_with_calls_in_flight():
     tensors = [torch.full((1000,), float(dist.get_rank())) for _ in range(10)]
     works = [dist.broadcast(tensor, 1, async_op=True) for tensor in tensors]
     dist.destroy_process_group()
     return [harness.caught(work.wait) for work in works], [float(tensor.sum()) for tensor in tensors]
 
 
-def test_destroy_lets_gloo_calls_end():
+def test_destroy_lets_calls_end():
     with doomed_pool(2) as own:
-        for errors, sums in own.run(rank_destroy_with_gloo_calls_in_flight):
+        for errors, sums in own.run(rank_destroy_with_calls_in_flight):
             assert errors == [None] * 10, errors
             assert sums == [1000.0] * 10
 
@@ -222,10 +220,7 @@ def rank_receives_from_nobody():
 
 def test_a_peer_that_never_connects_is_named():
     with doomed_pool(2, group_timeout=TIMEOUT) as own:
-        connected_at_once = "lazy_init" not in (dist.ProcessGroupGloo.create_device.__doc__ or "")
-        in_memory = os.environ["SWITCHML_TRANSPORT"] == "auto"
-        text = "Timed out" if connected_at_once and not in_memory else "rank 1"
-        check_all(own.run(rank_receives_from_nobody, ranks=(0,)), text)
+        check_all(own.run(rank_receives_from_nobody, ranks=(0,)), "rank 1 has not sent it")
 
 
 def rank_abort_gloo():

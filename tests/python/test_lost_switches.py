@@ -137,7 +137,7 @@ def rank_sums_over_a_lost_switch(count, steps, seed, switch=None, last=None):
         check_reduction(mine, inputs, "MAX" if op == dist.ReduceOp.MAX else "SUM")
         digests.append(digest(mine))
     total = [torch.zeros(1) for _ in range(dist.get_world_size())]
-    dist.all_gather(total, torch.tensor([float(dist.get_rank())]))  # Gloo behind a precheck
+    dist.all_gather(total, torch.tensor([float(dist.get_rank())]))
     dist.barrier()
     assert [float(t) for t in total] == list(range(dist.get_world_size()))
     return digests, switchml.stats()["without_switch"]

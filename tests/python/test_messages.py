@@ -1,4 +1,4 @@
-"""Messages between ranks of one host, through memory: what is an error there, and what becomes of ranks that fail."""
+"""Messages, through memory and between hosts: what is an error there, and what becomes of ranks that fail."""
 
 import signal
 import time
@@ -13,12 +13,20 @@ from oracle import check_equal, values
 
 pytestmark = pytest.mark.skipif(harness.BACKEND == "gloo", reason="Gloo promises nothing of this")
 
-MEMORY = {"SWITCHML_TRANSPORT": "shm"}
 LARGE = 4 << 20  # elements: more than what is on its way at once
 
 
-def pool(size):
-    return harness.pool(size, transport="shm")
+@pytest.fixture(params=("shm", "udp"), ids=("memory", "hosts"))
+def transport(request):
+    return request.param
+
+
+def pool(size, transport="shm"):
+    return harness.pool(size, transport=transport)
+
+
+def doomed(size, transport, **kwargs):
+    return doomed_pool(size, environment={"SWITCHML_TRANSPORT": transport}, **kwargs)
 
 
 # ---- what is an error of one call ----
@@ -41,8 +49,8 @@ def rank_sizes(sent, wanted):
 
 
 @pytest.mark.parametrize("sent, wanted", ((20, 10), (10, 20), (0, 1), (1, 0), (50000, 10), (10, 50000)))
-def test_sizes_that_differ_are_an_error_of_the_receiver(sent, wanted):
-    said = pool(2).run(rank_sizes, sent, wanted)[1]
+def test_sizes_that_differ_are_an_error_of_the_receiver(transport, sent, wanted):
+    said = pool(2, transport).run(rank_sizes, sent, wanted)[1]
     assert f"recv of {4 * wanted} bytes from rank 0 with tag 3 got a message of {4 * sent} bytes from rank 0" in said
 
 
@@ -55,8 +63,8 @@ def rank_sends_to_itself():
     ]
 
 
-def test_no_rank_sends_to_itself():
-    for rank, texts in enumerate(pool(2).run(rank_sends_to_itself)):
+def test_no_rank_sends_to_itself(transport):
+    for rank, texts in enumerate(pool(2, transport).run(rank_sends_to_itself)):
         assert all(f"invalid rank: {rank}" in text for text in texts), texts
 
 
@@ -136,8 +144,8 @@ def rank_waits(kind, peer):
 
 @pytest.mark.parametrize("kind", ("send", "recv", "any"))
 @pytest.mark.parametrize("victim", (0, 2))
-def test_a_killed_rank_is_named_by_who_waits_for_it(victim, kind):
-    with doomed_pool(3, environment=MEMORY) as own:
+def test_a_killed_rank_is_named_by_who_waits_for_it(transport, victim, kind):
+    with doomed(3, transport) as own:
         own.run(rank_warm_up)
         waiting = [rank for rank in range(3) if rank != victim]
         own.start(rank_waits, kind, victim, ranks=waiting)
@@ -164,8 +172,8 @@ def rank_streams(peer):
 
 
 @pytest.mark.parametrize("victim", (0, 1))
-def test_a_rank_that_is_killed_in_the_middle_of_messages(victim):
-    with doomed_pool(2, environment=MEMORY) as own:
+def test_a_rank_that_is_killed_in_the_middle_of_messages(transport, victim):
+    with doomed(2, transport) as own:
         own.start(rank_streams, 0, ranks=[1])
         own.start(rank_streams, 1, ranks=[0])
         own.await_progress(3)
@@ -196,8 +204,8 @@ def rank_hears(peer):
         assert buffer.eq(i).all()
 
 
-def test_a_suspended_rank_holds_nobody_else_up():
-    with doomed_pool(3, environment=MEMORY) as own:
+def test_a_suspended_rank_holds_nobody_else_up(transport):
+    with doomed(3, transport) as own:
         own.run(rank_warm_up)
         own.kill(1, signal.SIGSTOP)
         try:
@@ -216,8 +224,8 @@ def test_a_suspended_rank_holds_nobody_else_up():
     ("recv", f"recv of {4 * LARGE} bytes from rank 1 with tag 9", "rank 1 has not sent it"),
     ("any", f"recv of {4 * LARGE} bytes from any rank with tag 9", "no rank has sent such a message"),
 ))  # fmt: skip
-def test_a_timeout_names_the_call_and_what_it_waited_for(kind, call, said):
-    with doomed_pool(2, environment=MEMORY, group_timeout=TIMEOUT) as own:
+def test_a_timeout_names_the_call_and_what_it_waited_for(transport, kind, call, said):
+    with doomed(2, transport, group_timeout=TIMEOUT) as own:
         check_all(own.run(rank_waits, kind, 1, ranks=[0]), call, "did not complete before its timeout", said)
         check_all([own.run(rank_reduces, ranks=[1])[0]], "rank 0 gave up", call)
 
@@ -231,8 +239,8 @@ def rank_leaves():
 
 
 @pytest.mark.parametrize("kind", ("send", "recv"))
-def test_a_rank_that_leaves_is_named_by_who_waits_for_it(kind):
-    with doomed_pool(3, environment=MEMORY) as own:
+def test_a_rank_that_leaves_is_named_by_who_waits_for_it(transport, kind):
+    with doomed(3, transport) as own:
         own.run(rank_warm_up)
         own.start(rank_waits, kind, 1, ranks=[0])
         own.await_progress(1, [0])
@@ -258,8 +266,8 @@ def rank_destroys_while_it_waits():
     return [harness.caught(work.wait) for work in works], time.monotonic() - begin
 
 
-def test_destroying_a_group_ends_what_waits():
-    with doomed_pool(2, environment=MEMORY) as own:
+def test_destroying_a_group_ends_what_waits(transport):
+    with doomed(2, transport) as own:
         ((texts, took),) = own.run(rank_destroys_while_it_waits, ranks=[0])
         assert took < IN_TIME and all("the process group was shut down" in (text or "") for text in texts), texts
         check_all(own.run(rank_waits, "recv", 0, ranks=[1]), "rank 0 left the session")
@@ -270,8 +278,8 @@ def rank_aborts(kind):
 
 
 @pytest.mark.parametrize("kind", ("send", "recv", "any"))
-def test_aborting_a_group_ends_what_waits(kind):
-    with doomed_pool(2, environment=MEMORY) as own:
+def test_aborting_a_group_ends_what_waits(transport, kind):
+    with doomed(2, transport) as own:
         outcomes = own.run(rank_aborts, kind, ranks=[0])
         if outcomes != [None]:
             check_all(outcomes, "was aborted")
@@ -288,8 +296,8 @@ def rank_sends_and_leaves():
     return float(buffer.min())
 
 
-def test_what_was_sent_comes_though_its_sender_has_left():
-    with doomed_pool(2, environment=MEMORY) as own:
+def test_what_was_sent_comes_though_its_sender_has_left(transport):
+    with doomed(2, transport) as own:
         own.run(rank_sends_and_leaves, ranks=[0])
         assert own.run(rank_sends_and_leaves, ranks=[1]) == [3.0]
 
@@ -304,5 +312,5 @@ def rank_receives_in_a_child():
     return outcome(start_child(body))
 
 
-def test_a_forked_child_has_no_messages():
-    assert pool(2).run(rank_receives_in_a_child, ranks=[0]) == [0]
+def test_a_forked_child_has_no_messages(transport):
+    assert pool(2, transport).run(rank_receives_in_a_child, ranks=[0]) == [0]

@@ -153,8 +153,8 @@ def test_layouts(transport, world, dtype):
 
 
 @pytest.mark.parametrize("dtype", (torch.float32, torch.int16), ids=name_of)
-def test_layouts_by_the_gloo(world, dtype):
-    """A switch that adds integers moves nothing."""
+def test_layouts_beside_integers(world, dtype):
+    """A switch that adds integers moves nothing: the ranks' hosts do."""
     if harness.BACKEND == "gloo" or os.environ["SWITCHML_TRANSPORT"] == "auto":
         pytest.skip("integers go through a switch; run with --transport=udp")
     harness.pool(world, "integer").run(rank_layouts, dtype)

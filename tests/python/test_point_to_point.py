@@ -1,4 +1,4 @@
-"""send, recv, recv from any rank, and batches of them: by Gloo, and in memory."""
+"""send, recv, recv from any rank, and batches of them: between hosts, and in memory."""
 
 import itertools
 import os
@@ -16,7 +16,7 @@ from oracle import check_equal, values
 EITHER_SIZE = pytest.mark.parametrize("size", (2, 3))  # with two, "from any rank" is from the other
 
 
-@pytest.fixture(scope="module", params=(None, "shm"), ids=("gloo", "memory"))
+@pytest.fixture(scope="module", params=(None, "shm"), ids=("hosts", "memory"))
 def transport(request):
     """SWITCHML_TRANSPORT, if not that of the tests."""
     if request.param and (harness.BACKEND == "gloo" or os.environ["SWITCHML_TRANSPORT"] == "auto"):

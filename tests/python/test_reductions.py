@@ -132,19 +132,24 @@ def test_all_reduce_of_complex_numbers(precision):
     harness.pool(3, precision).run(rank_complex)
 
 
-def rank_sparse():
+def rank_sparse(dtype):
+    """Rank 0 has a place twice, and the last one has none."""
     size = dist.get_world_size()
+    places = [[0, 0], *([rank, rank + 1] for rank in range(1, size - 1)), []]
     everyone = [
-        torch.sparse_coo_tensor([[rank, rank + 1]], values((2, 3), torch.float32, rank), (size + 1, 3))
-        for rank in range(size)
+        torch.sparse_coo_tensor([mine], values((len(mine), 3), dtype, rank), (size + 1, 3)).coalesce()
+        for rank, mine in enumerate(places)
     ]
     mine = everyone[dist.get_rank()].clone()
     dist.all_reduce(mine)
-    torch.testing.assert_close(mine.to_dense(), sum(x.to_dense() for x in everyone), rtol=1e-5, atol=1e-6)
+    check_reduction(mine.to_dense(), [x.to_dense() for x in everyone], "SUM")
+    assert mine.indices()[0].tolist() == sorted({place for some in places for place in some})
+    return digest(mine.values())
 
 
-def test_all_reduce_of_sparse_tensors(world):
-    harness.pool(world).run(rank_sparse)
+@pytest.mark.parametrize("dtype", (torch.float32, torch.bfloat16, torch.int64), ids=name_of)
+def test_all_reduce_of_sparse_tensors(world, precision, dtype):
+    assert len(set(harness.pool(world, precision).run(rank_sparse, dtype))) == 1
 
 
 # ---- sums of which a rank keeps all, a part or nothing ----

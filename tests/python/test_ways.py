@@ -4,7 +4,6 @@ import contextlib
 import itertools
 import os
 import re
-import sys
 
 import pytest
 import torch
@@ -12,7 +11,7 @@ import torch.distributed as dist
 
 import controlled
 import harness
-from documented import AS_INTEGERS, COUNTED_AS, EXACTLY, OTHERS, ROOT, WAYS, counts, names_in
+from documented import BY_TYPE, COUNTED_AS, OTHERS, ROOT, WAYS, counts, names_in
 from harness import TORCH, gloo
 from oracle import OPERATIONS, operation
 
@@ -40,8 +39,6 @@ TYPES = [
     "float8_e4m3fn",
     "float8_e5m2",
 ]
-#: From here on Gloo takes all that the table gives Gloo; an older one may refuse what it does not have.
-COMPLETE_GLOO = (2, 13)
 #: Names that PyTorch gives calls that Python cannot make.
 ONLY_FROM_CPP = {"all_reduce_sparse"}
 
@@ -64,10 +61,9 @@ def ways_by_type(table):
 
 def test_the_table_is_complete():
     wanted = set(itertools.product(COUNTED_AS, OPERATIONS, TYPES))
-    for table, ways in ((EXACTLY, {"switch", "refused"}), (AS_INTEGERS, {"switch", "gloo", "refused"})):
-        assert set(ways_by_type(table)) == wanted
-        assert set(ways_by_type(table).values()) == ways
-    assert [row["way"] for row in WAYS] == ["switch", "memory", "gloo", "store", "local"]
+    assert set(ways_by_type(BY_TYPE)) == wanted
+    assert set(ways_by_type(BY_TYPE).values()) == {"switch", "refused"}
+    assert [row["way"] for row in WAYS] == ["switch", "memory", "peers", "gloo", "store", "local"]
 
 
 def test_every_counter_is_in_a_table():
@@ -123,10 +119,8 @@ def check_reduction_of(collective, name, dtype, way):
     what = f"{collective} of {name} of {dtype}: the table has {way}, counted was {seen}, the error is {error}"
     if way == "refused":
         assert error and ("local" not in str(seen)) and ("switch" not in str(seen)), what
-    elif error:
-        assert way == "gloo" and TORCH < COMPLETE_GLOO, what
     else:
-        assert seen == {(COUNTED_AS[collective], way)}, what
+        assert error is None and seen == {(COUNTED_AS[collective], way)}, what
     if error:
         refused = harness.caught(lambda: reduction(collective, operation(name), dtype, gloo()))
         assert refused, f"{what}; Gloo does it"
@@ -137,8 +131,7 @@ def known_types():
 
 
 def rank_reductions(collective, local):
-    integers = sys.modules["switchml"].stats()["session"]["precision"] == "integer"
-    for (name, op, dtype), way in ways_by_type(AS_INTEGERS if integers else EXACTLY).items():
+    for (name, op, dtype), way in ways_by_type(BY_TYPE).items():
         if name == collective and dtype in known_types():
             if op == "PREMUL_SUM" and not hasattr(dist, "_make_nccl_premul_sum"):
                 continue
@@ -249,7 +242,7 @@ def rank_notes():
         tensors = [ones(4, torch.float32), ones(4, other)]
         assert harness.caught(lambda: group.allreduce_coalesced(tensors).wait()), "tensors of two types"
     sparse = torch.sparse_coo_tensor([[0, 1]], [1.0, 2.0], (4,))
-    assert counted(lambda: dist.all_reduce(sparse)) == ({("all_reduce", "gloo")}, None)
+    assert counted(lambda: dist.all_reduce(sparse)) == ({("all_reduce", "switch")}, None)
     for name, dtype in (("AVG", torch.int32), ("PREMUL_SUM", torch.float32)):
         if name == "AVG" or hasattr(dist, "_make_nccl_premul_sum"):
             assert harness.caught(lambda: dist.all_reduce(ones(4, dtype), operation(name), group=gloo())), (
@@ -300,9 +293,7 @@ def test_reductions(ranks, collective):
 
 def test_other_calls(ranks):
     in_memory = ranks.environment.get("SWITCHML_TRANSPORT") in ("shm", "auto")
-    integers = ranks.environment.get("SWITCHML_PRECISION") == "integer"
-    apart = "in memory" if in_memory else "integers alone" if integers else "between hosts"
-    ranks.run(rank_other_calls, "group of one" if ranks.size == 1 else apart)
+    ranks.run(rank_other_calls, "group of one" if ranks.size == 1 else "in memory" if in_memory else "between hosts")
 
 
 @pytest.mark.skipif(TORCH < (2, 1), reason="the coalescing manager takes plain calls from torch 2.1 on")

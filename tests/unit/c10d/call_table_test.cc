@@ -39,7 +39,7 @@ TEST(CallTable, EveryCallHasItsOwnNameAndTitle) {
 TEST(CallTable, EveryPathHasItsOwnName) {
   std::set<std::string> names;
   for (const Way path : kAllWays) names.insert(to_string(path));
-  EXPECT_EQ(names, (std::set<std::string>{"switch", "memory", "gloo", "store", "local"}));
+  EXPECT_EQ(names, (std::set<std::string>{"switch", "memory", "peers", "gloo", "store", "local"}));
 }
 
 TEST(CallTable, CountsFromManyThreads) {

@@ -40,14 +40,15 @@ TEST(EngineOperation, OfBoolsIsAnyAllOrDiffer) {
   EXPECT_EQ(engine_operation(c10d::ReduceOp::BXOR, at::kBool), ReduceOp::kXor);
 }
 
-TEST(EngineOperation, LeavesTheRestToGloo) {
+TEST(EngineOperation, HasNoneForTheRest) {
   for (const auto op : {c10d::ReduceOp::BAND, c10d::ReduceOp::BOR, c10d::ReduceOp::BXOR}) {
     for (const at::ScalarType type : kFloats) EXPECT_EQ(engine_operation(op, type), std::nullopt) << operation_name(op);
   }
   for (const at::ScalarType type : kIntegers) EXPECT_EQ(engine_operation(premultiplying(2.0), type), std::nullopt);
   EXPECT_EQ(engine_operation(c10d::ReduceOp::AVG, at::kBool), std::nullopt);
   EXPECT_EQ(engine_operation(premultiplying(2.0), at::kBool), std::nullopt);
-  EXPECT_EQ(engine_operation(c10d::ReduceOp::SUM, at::kComplexFloat), std::nullopt);
+  EXPECT_EQ(engine_operation(c10d::ReduceOp::SUM, at::kComplexFloat), ReduceOp::kSum);
+  EXPECT_EQ(engine_operation(c10d::ReduceOp::PRODUCT, at::kComplexFloat), std::nullopt);
 }
 
 TEST(OperationName, IsTheOneOfPython) {

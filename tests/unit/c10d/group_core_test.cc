@@ -229,5 +229,26 @@ TEST(GroupCore, EveryFailureHasItsMomentButNotTwoAtATime) {
   EXPECT_LT(monotonic_now() - begin, milliseconds(500));
 }
 
+TEST(CallOrder, LaunchesWhatWaitsInItsOrderAndNothingBeforeIt) {
+  CallOrder order;
+  std::vector<int> launched;
+  const auto call = [&](int number, bool holds) {
+    if (order.pass([&launched, number] { launched.push_back(number); }, holds)) launched.push_back(number);
+  };
+  call(0, false);
+  call(1, true);
+  for (int number = 2; number <= 5; ++number) call(number, number % 2 != 0);
+  EXPECT_EQ(launched, (std::vector<int>{0, 1}));
+  order.release();
+  EXPECT_EQ(launched, (std::vector<int>{0, 1, 2, 3})) << "the last of them holds the others";
+  EXPECT_TRUE(order.is_held());
+  call(6, false);
+  order.release();
+  EXPECT_EQ(launched.back(), 5);
+  order.release();
+  EXPECT_EQ(launched, (std::vector<int>{0, 1, 2, 3, 4, 5, 6}));
+  EXPECT_FALSE(order.is_held());
+}
+
 }  // namespace
 }  // namespace switchml

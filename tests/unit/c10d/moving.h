@@ -12,7 +12,6 @@ namespace switchml {
 
 using MovingGroup = ProcessGroupSwitchML;
 
-/// Types that Gloo moves as bytes only, beside one that it knows.
 inline const std::vector<at::ScalarType> kMoved = {at::kFloat, at::kBool, at::kBFloat16, at::kShort, at::kComplexFloat};
 
 inline at::Tensor of_rank(int rank, std::vector<int64_t> shape, at::ScalarType type) {
@@ -33,15 +32,15 @@ inline void expect_untouched(const Strided& strided) {
 
 inline bool is_bytes(const at::Tensor& tensor) { return tensor.scalar_type() == at::kByte && tensor.is_contiguous(); }
 
-/// A switch that adds integers moves nothing.
+/// Beside a switch that adds integers hosts move.
 inline void with_integers(Cluster::Settings& settings) { settings.config.precision = Precision::kInteger; }
 
-/// By Gloo, and in memory.
+/// Between hosts, and in memory.
 class EachWayOfMoving : public ::testing::TestWithParam<Way> {
  protected:
   static bool by_gloo() { return GetParam() == Way::kGloo; }
   static std::function<void(Cluster::Settings&)> way() {
-    if (by_gloo()) return with_integers;
+    if (GetParam() != Way::kMemory) return with_integers;
     return [](Cluster::Settings& settings) { settings.config.transport = "shm"; };
   }
 };

@@ -50,10 +50,11 @@ std::string failure_of_all_reduce(Group& group) {
   });
 }
 
-std::string failure_of_broadcast(Group& group) {
+std::string failure_of_exchange(Group& group) {
   return thrown_by([&] {
-    TensorList tensors{at::ones({10})};
-    group.broadcast(tensors)->wait();
+    at::Tensor given = at::ones({10}), taken = at::zeros({10});
+    std::vector<int64_t> none;
+    group.alltoall_base(taken, given, none, none)->wait();
   });
 }
 
@@ -116,10 +117,10 @@ TEST(ProcessGroup, OpensAgainOnTheSameStore) {
 // ---- Gloo ----
 
 TEST(ProcessGroup, MakesGlooWhenItIsNeededAndOnce) {
-  const Cluster cluster(2, [](Group::Settings& settings) { settings.config.precision = Precision::kInteger; });
+  const Cluster cluster(2);
   expect_sums(cluster);
   EXPECT_EQ(cluster.gloo->made_on(0), 0);
-  for (int i = 0; i < 2; ++i) cluster.on_each([](int, Group& group) { EXPECT_EQ(failure_of_broadcast(group), ""); });
+  for (int i = 0; i < 2; ++i) cluster.on_each([](int, Group& group) { EXPECT_EQ(failure_of_exchange(group), ""); });
   EXPECT_EQ(cluster.gloo->made_on(0), 1);
   EXPECT_EQ(cluster.gloo->made_on(1), 1);
 }
@@ -132,13 +133,11 @@ TEST(ProcessGroup, MakesGlooAtOnceWhereItMust) {
 
 TEST(ProcessGroup, PassesOnWhyThereIsNoGloo) {
   const Cluster cluster(2, [](Group::Settings& settings) {
-    settings.config.precision = Precision::kInteger;
     settings.make_gloo = [](auto&&...) -> c10::intrusive_ptr<compat::Base> {
       throw std::runtime_error("no network interface");
     };
   });
-  cluster.on_each(
-      [](int, Group& group) { EXPECT_TRUE(contains(failure_of_broadcast(group), "no network interface")); });
+  cluster.on_each([](int, Group& group) { EXPECT_TRUE(contains(failure_of_exchange(group), "no network interface")); });
   expect_sums(cluster);
 }
 
@@ -244,7 +243,7 @@ TEST(ProcessGroup, CountsCollectivesButNotMessages) {
   expect_sums(cluster);
   cluster.on_each([](int rank, Group& group) {
     EXPECT_EQ(group.getSequenceNumberForGroup(), 1U);
-    EXPECT_EQ(failure_of_broadcast(group), "");
+    EXPECT_EQ(failure_of_exchange(group), "");
     group.monitoredBarrier({});
     EXPECT_EQ(group.getSequenceNumberForGroup(), 3U);
     TensorList message{at::ones({1})};
@@ -365,7 +364,7 @@ TEST(ProcessGroup, EveryCallFailsAfterShutdown) {
   cluster.shutdown();
   const std::string reason = "the process group was shut down";
   EXPECT_TRUE(contains(failure_of_all_reduce(cluster[0]), reason));
-  EXPECT_TRUE(contains(failure_of_broadcast(cluster[0]), reason));
+  EXPECT_TRUE(contains(failure_of_exchange(cluster[0]), reason));
   EXPECT_TRUE(contains(thrown_by([&] { cluster[0].barrier()->wait(); }), reason));
   EXPECT_TRUE(contains(thrown_by([&] { cluster[0].monitoredBarrier({}); }), reason));
 }
@@ -614,7 +613,7 @@ TEST(ProcessGroup, DoesNotCountFencesAsUsersElements) {
       group.broadcast(tensors)->wait();
     });
     EXPECT_EQ(cluster[0].statistics().worker.at("elements_summed_by_switch"), 0U);
-    EXPECT_EQ(cluster.count(0, Call::kBroadcast, integers ? Way::kGloo : Way::kSwitch), 1U);
+    EXPECT_EQ(cluster.count(0, Call::kBroadcast, Way::kSwitch), 1U);
   }
 }
 

@@ -1,5 +1,5 @@
-// The reductions of a process group: which way they go, and what comes out. Through a switch that takes elements as
-// they are, and through one that adds integers, beside which Gloo has more to do.
+// The reductions of a process group: what comes out. Through a switch that takes elements as they are, and through one
+// that adds integers, beside which hosts do the rest.
 #include <gtest/gtest.h>
 
 #include <memory>
@@ -61,21 +61,13 @@ class EachElements : public ::testing::TestWithParam<Elements> {
   std::unique_ptr<Cluster> cluster_of(int size) const {
     return exact() ? std::make_unique<Cluster>(size) : std::make_unique<Cluster>(size, integers);
   }
-  /// So many calls went through the switch, which had them all exactly, and of an integer one so many of float64 not.
-  void expect_calls(const Cluster& cluster, Call call, uint64_t all, uint64_t doubles) const {
-    EXPECT_EQ(cluster.count(0, call, Way::kSwitch), exact() ? all : all - doubles);
-    EXPECT_EQ(cluster.count(0, call, Way::kGloo), exact() ? 0 : doubles);
-  }
   /// All-reduces every type with `op` and compares values and the way it went.
   void all_reduce_every_type(const Cluster& cluster, const Reduced& op, const std::vector<at::ScalarType>& types) {
     for (const at::ScalarType type : types) {
       SCOPED_TRACE(std::string(operation_name(op)) + " of " + c10::toString(type));
-      const std::optional<ReduceOp> operation = engine_operation(op, type);
-      const bool through_switch = operation && (exact() || integer_can(*operation, *element_type(type)));
-      const Way path = through_switch ? Way::kSwitch : Way::kGloo;
-      const uint64_t before = cluster.count(0, Call::kAllReduce, path);
+      const uint64_t before = cluster.count(0, Call::kAllReduce, Way::kSwitch);
       cluster.on_each([&](int rank, ReducingGroup& group) { all_reduce(rank, group, op, type); });
-      EXPECT_EQ(cluster.count(0, Call::kAllReduce, path), before + 1);
+      EXPECT_EQ(cluster.count(0, Call::kAllReduce, Way::kSwitch), before + 1);
     }
   }
 
@@ -130,28 +122,32 @@ TEST_P(AllReduceOf, FindsMinimumAndMaximum) {
 }
 TEST_P(AllReduceOf, MultipliesAndCombinesBits) {
   const auto cluster = cluster_of(2);
-  const std::vector<at::ScalarType> multiplied = {at::kFloat, at::kDouble, at::kInt, at::kLong};
-  const std::vector<at::ScalarType> combined = {at::kInt, at::kByte, at::kLong};
-  all_reduce_every_type(*cluster, Reduced::PRODUCT, multiplied);
-  for (const auto op : {Reduced::BAND, Reduced::BOR, Reduced::BXOR}) all_reduce_every_type(*cluster, op, combined);
-  const uint64_t calls = multiplied.size() + 3 * combined.size();
-  EXPECT_EQ(cluster->count(1, Call::kAllReduce, exact() ? Way::kSwitch : Way::kGloo), calls);
+  all_reduce_every_type(*cluster, Reduced::PRODUCT, {at::kFloat, at::kDouble, at::kInt, at::kLong});
+  for (const auto op : {Reduced::BAND, Reduced::BOR, Reduced::BXOR}) {
+    all_reduce_every_type(*cluster, op, {at::kInt, at::kByte, at::kLong});
+  }
 }
 
-TEST(AllReduce, AsksTheGlooForSumsOnly) {
-  const Cluster cluster(2, integers);
-  cluster.on_each([&](int rank, ReducingGroup& group) {
-    TensorList tensors{at::full({3}, 6.0, at::kDouble)};
-    group.allreduce(tensors, with(Reduced::AVG))->wait();
-    EXPECT_EQ(cluster.gloo->last(rank).op.op_, Reduced::SUM);
-    EXPECT_NE(cluster.gloo->last(rank).inputs[0][0].data_ptr(), tensors[0].data_ptr()) << "where the user can see";
+TEST_P(AllReduceOf, AddsComplexNumbersWhateverTheirLayout) {
+  const auto cluster = cluster_of(2);
+  cluster->on_each([](int rank, ReducingGroup& group) {
+    for (const at::ScalarType type : {at::kComplexFloat, at::kComplexDouble}) {
+      const at::Tensor all = at::complex(counting(6).add(rank), counting(6)).to(type);
+      TensorList odd{rank == 0 ? all.slice(0, 0, 6, 2).conj() : all.slice(0, 0, 6, 2).conj().clone().resolve_conj()};
+      group.allreduce(odd)->wait();
+      EXPECT_TRUE(same(odd[0].resolve_conj(),
+                       at::complex(counting(6).mul(2).add(1), counting(6).mul(-2)).to(type).slice(0, 0, 6, 2)));
+      TensorList none{all};
+      EXPECT_TRUE(contains(refusal_of([&] { group.allreduce(none, with(Reduced::PRODUCT)); }),
+                           "Cannot use ReduceOp.PRODUCT with dtype "));
+    }
   });
 }
 
 TEST_P(AllReduceOf, ViewsLeavesTheirNeighboursAlone) {
   const auto cluster = cluster_of(2);
   cluster->on_each([](int rank, ReducingGroup& group) {
-    for (const at::ScalarType type : {at::kFloat, at::kDouble}) {  // of integers: the switch, Gloo
+    for (const at::ScalarType type : {at::kFloat, at::kDouble}) {  // of integers: the switch, hosts
       const at::Tensor all = at::full({4, 6}, rank + 1, type);
       TensorList columns{all.slice(1, 1, 6, 2)};
       ASSERT_FALSE(columns[0].is_contiguous());
@@ -180,25 +176,19 @@ TEST(AllReduce, TakesScalarsAndNothing) {
   EXPECT_EQ(cluster.count(0, Call::kAllReduce, Way::kSwitch), 2U);
 }
 
-TEST(AllReduce, GivesListsOfSeveralTensorsToGloo) {
-  const Cluster cluster(1);
-  TensorList tensors{counting(3), counting(3)};
-  cluster[0].allreduce(tensors)->wait();
-  EXPECT_EQ(cluster.gloo->last(0).name, "allreduce");
-  EXPECT_EQ(cluster.gloo->last(0).inputs[0].size(), 2U);
-}
-
-TEST(AllReduce, GivesSparseTensorsToGloo) {
-  const Cluster cluster(1);
-  const at::Tensor sparse = at::eye(3).to_sparse();
-  TensorList tensors{sparse};
-  cluster[0].allreduce(tensors)->wait();
-  EXPECT_EQ(cluster.count(0, Call::kAllReduce, Way::kGloo), 1U);
-  EXPECT_EQ(cluster.gloo->last(0).inputs[0][0].layout(), at::kSparse);
-  TensorList again{sparse};
-  cluster[0].allreduce_sparse(again)->wait();
-  EXPECT_EQ(cluster.count(0, Call::kAllReduceSparse, Way::kGloo), 1U);
-  EXPECT_EQ(cluster.gloo->last(0).name, "allreduce");
+TEST_P(AllReduceOf, OfSeveralTensorsGivesEachTheReductionOfAll) {
+  const auto cluster = cluster_of(2);
+  for (const Reduced& op : {Reduced(Reduced::SUM), Reduced(Reduced::AVG), Reduced(Reduced::MAX)}) {
+    cluster->on_each([&](int rank, ReducingGroup& group) {
+      TensorList tensors{counting(3).add(rank), counting(3).add(10 * rank)};
+      group.allreduce(tensors, with(op))->wait();
+      const at::Tensor sum = counting(3).mul(4).add(11);
+      const at::Tensor wanted = op.op_ == Reduced::SUM   ? sum
+                                : op.op_ == Reduced::AVG ? sum.div(2)
+                                                         : counting(3).add(10);
+      for (const at::Tensor& tensor : tensors) EXPECT_TRUE(same(tensor, wanted));
+    });
+  }
 }
 
 TEST(AllReduce, RefusesTensorsOfOtherDevices) {
@@ -243,7 +233,6 @@ TEST_P(AllReduceOf, CoalescedReducesEachTensor) {
       EXPECT_TRUE(same(mine[1], at::full({3}, 21, type)));
     }
   });
-  expect_calls(*cluster, Call::kAllReduceCoalesced, 2, 1);
 }
 
 // ---- reduce ----
@@ -268,7 +257,6 @@ TEST_P(ReduceOf, WritesToTheRootOnly) {
       });
     }
   }
-  expect_calls(*cluster, Call::kReduce, 8, 3);
 }
 
 // ---- reduce_scatter ----
@@ -291,7 +279,6 @@ TEST_P(ReduceScatterOf, ListsGivesEachRankItsOwnPiece) {
       });
     }
   }
-  expect_calls(*cluster, Call::kReduceScatter, 6, 3);
 }
 
 TEST_P(ReduceScatterOf, ATensorGivesEachRankItsShare) {
@@ -307,7 +294,6 @@ TEST_P(ReduceScatterOf, ATensorGivesEachRankItsShare) {
       });
     }
   }
-  expect_calls(*cluster, Call::kReduceScatterTensor, 9, 3);
 }
 
 TEST(ReduceScatterTensor, WorksIntoItsInput) {
@@ -332,7 +318,6 @@ TEST_P(ReduceScatterOf, CoalescedTensorsDoesEachPair) {
       EXPECT_TRUE(same(mine[1], counting(2, type).mul(20).narrow(0, rank, 1)));
     }
   });
-  expect_calls(*cluster, Call::kReduceScatterTensorCoalesced, 2, 1);
 }
 
 class ReduceScatterChecks : public ::testing::Test {
@@ -380,7 +365,7 @@ TEST_F(ReduceScatterChecks, OneOutputForEachInput) {
 
 TEST_F(ReduceScatterChecks, CountNoCallThatIsRefused) {
   EXPECT_NE(failure_of_tensors(counting(2), counting(3)), "nothing was thrown");
-  EXPECT_EQ(cluster_[0].calls().total(Way::kLocal) + cluster_[0].calls().total(Way::kGloo), 0U);
+  EXPECT_EQ(cluster_[0].calls().total(Way::kLocal), 0U);
   EXPECT_EQ(cluster_[0].getSequenceNumberForGroup(), 0U);
 }
 

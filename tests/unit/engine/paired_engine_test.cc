@@ -42,13 +42,17 @@ class NotingEngine final : public Engine {
 
 class Pair : public ::testing::Test {
  protected:
-  void submit(ReduceOp op, ElementType type, size_t count, uint64_t tag = 0) {
+  static Collective sum_of(void* memory, size_t count) {
     Collective call;
+    call.count = count;
+    call.operands()->input = call.operands()->output.data = memory;
+    call.operands()->output.end = count;
+    return call;
+  }
+  void submit(ReduceOp op, ElementType type, size_t count, uint64_t tag = 0) {
+    Collective call = sum_of(memory_.data(), count);
     call.op = op;
     call.type = type;
-    call.count = count;
-    call.operands()->input = call.operands()->output.data = memory_.data();
-    call.operands()->output.end = count;
     call.operands()->divisor = 3;
     call.tag = tag;
     call.deadline = Time{} + seconds(5);
@@ -57,7 +61,7 @@ class Pair : public ::testing::Test {
   }
 
   NotingEngine switched, exact;
-  PairedEngine pair{switched, exact};
+  PairedEngine pair{switched, exact, kFewElements};
   std::vector<Status> ends;
 
  private:
@@ -77,6 +81,18 @@ TEST_F(Pair, FewElementsAndWhatTheSwitchCannotGoExactly) {  // [PAIR-1]
   EXPECT_NE(exact.calls[0].operands()->input, nullptr);
   exact.finish({});
   EXPECT_EQ(ends.size(), 1U);
+}
+
+TEST_F(Pair, WithoutAThresholdTheSwitchDoesAllThatItCan) {  // [PAIR-1]
+  PairedEngine integers(switched, exact, 0);
+  std::vector<float> memory(1);
+  for (const auto& [op, count] : {std::pair{ReduceOp::kSum, 1U}, {ReduceOp::kSum, 0U}, {ReduceOp::kProduct, 1U}}) {
+    Collective call = sum_of(memory.data(), count);
+    call.op = op;
+    integers.submit(std::move(call));
+  }
+  EXPECT_EQ(switched.calls.size(), 1U);
+  EXPECT_EQ(exact.calls.size(), 3U);
 }
 
 TEST_F(Pair, LargeSumsGoThroughTheSwitchAndAreAnnouncedExactly) {  // [PAIR-2]

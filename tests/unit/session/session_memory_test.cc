@@ -38,8 +38,6 @@ TEST_F(SessionInMemory, SaysWhatItIs) {
     EXPECT_EQ(session.abilities().transport, "shm");
     EXPECT_EQ(session.embedded(), nullptr);
     EXPECT_FALSE(session.without_switch());
-    EXPECT_TRUE(session.abilities().can(ReduceOp::kProduct, ElementType::kFloat64));
-    EXPECT_FALSE(session.abilities().can(ReduceOp::kXor, ElementType::kFloat32));
     EXPECT_EQ(session.parameters().worker, static_cast<int>(rank));
     EXPECT_EQ(session.parameters().workers, 3);
     EXPECT_EQ(session.engine().shards(), 3) << "small tensors and messages have one of their own each";

@@ -9,8 +9,8 @@
 #include <utility>
 #include <vector>
 
+#include "messages/message.h"
 #include "shm/mail.h"
-#include "shm/message.h"
 #include "shm/segment.h"
 
 namespace switchml::shm::testing {

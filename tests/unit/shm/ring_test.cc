@@ -33,7 +33,7 @@ std::vector<uint8_t> bytes_of(uint64_t id, size_t count) {
 
 bool put(Ring& ring, uint64_t id, size_t bytes) {
   const std::vector<uint8_t> data = bytes_of(id, bytes);
-  const auto written = ring.put({Record::kWhole, 5, id, bytes, 0}, data.data(), bytes);
+  const auto written = ring.put({MessageRecord::kWhole, 5, id, bytes, 0}, data.data(), bytes);
   EXPECT_TRUE(written.ok());
   return written.ok() && written.value();
 }
@@ -41,7 +41,7 @@ bool put(Ring& ring, uint64_t id, size_t bytes) {
 /// Reads the next record and checks it; false: there is none.
 bool check_next(Ring& ring, uint64_t id, size_t bytes) {
   const uint8_t* behind = nullptr;
-  const Record* record = ring.next(&behind);
+  const MessageRecord* record = ring.next(&behind);
   if (record == nullptr) return false;
   EXPECT_EQ(record->id, id);
   EXPECT_EQ(record->bytes, bytes);

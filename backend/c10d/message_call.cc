@@ -1,4 +1,4 @@
-#include "c10d/memory_message.h"
+#include "c10d/message_call.h"
 
 #include <atomic>
 #include <optional>
@@ -14,19 +14,20 @@ namespace {
 
 using Tensors = std::vector<at::Tensor>;
 
-/// One end of a message on its way, which the callback of shm keeps. The work is completed by a thread that waits for
+/// One end of a message on its way, which its callback keeps. The work is completed by a thread that waits for
 /// it at that moment, or else by one of the pool's.
-class InMemory : public std::enable_shared_from_this<InMemory> {
+class MessageCall : public std::enable_shared_from_this<MessageCall> {
  public:
-  InMemory(const std::shared_ptr<GroupCore>& core, std::shared_ptr<shm::Messages> memory, Call call, c10d::OpType type,
-           const Tensors& tensors, const shm::Message& message)
-      : memory_(std::move(memory)),
+  MessageCall(const std::shared_ptr<GroupCore>& core, std::shared_ptr<Messages> messages, Call call, c10d::OpType type,
+              const Tensors& tensors, const Message& message)
+      : messages_(std::move(messages)),
         sends_(call == Call::kSend),
         tag_(message.tag),
         view_(std::in_place, tensors[0], sends_ ? HostView::Use::kRead : HostView::Use::kWrite),
-        call_(core, CallRecord(core, call, Way::kMemory), type, tensors, {tensors}, time_until(message.deadline)) {}
+        call_(core, CallRecord(core, call, core->message_way()), type, tensors, {tensors},
+              time_until(message.deadline)) {}
 
-  c10::intrusive_ptr<c10d::Work> start(shm::Message message);
+  c10::intrusive_ptr<c10d::Work> start(Message message);
 
  private:
   enum class State {
@@ -40,7 +41,7 @@ class InMemory : public std::enable_shared_from_this<InMemory> {
   void tend(const std::function<void()>& work);
   void complete();
 
-  std::shared_ptr<shm::Messages> memory_;
+  std::shared_ptr<Messages> messages_;
   const bool sends_;
   const int tag_;
   std::optional<HostView> view_;
@@ -50,18 +51,18 @@ class InMemory : public std::enable_shared_from_this<InMemory> {
   int source_ = -1;
 };
 
-c10::intrusive_ptr<c10d::Work> InMemory::start(shm::Message message) {
+c10::intrusive_ptr<c10d::Work> MessageCall::start(Message message) {
   const c10::intrusive_ptr<SwitchWork> work = call_.work();
   work->record().started();
   work->record().set_peer(message.peer, tag_);
   work->let_waiter_work([weak = weak_from_this()](Time end) {
-    if (const std::shared_ptr<InMemory> self = weak.lock()) self->work_until(end);
+    if (const std::shared_ptr<MessageCall> self = weak.lock()) self->work_until(end);
   });
   message.done = [self = shared_from_this()](const Status& status, int source) { self->over(status, source); };
   sends_ ? message.from = view_->data() : message.to = view_->data();
   tend([&] {
     try {
-      sends_ ? memory_->send(std::move(message)) : memory_->receive(std::move(message));
+      sends_ ? messages_->send(std::move(message)) : messages_->receive(std::move(message));
     } catch (const NoThread& none) {
       over(none.status(), -1);
     }
@@ -69,7 +70,7 @@ c10::intrusive_ptr<c10d::Work> InMemory::start(shm::Message message) {
   return work;
 }
 
-void InMemory::over(const Status& status, int source) {
+void MessageCall::over(const Status& status, int source) {
   status_ = status;
   source_ = source;
   if (state_.exchange(State::kOver) == State::kTended) return;
@@ -77,7 +78,7 @@ void InMemory::over(const Status& status, int source) {
 }
 
 /// Does `work`, and what is to be done here if the message ends meanwhile.
-void InMemory::tend(const std::function<void()>& work) {
+void MessageCall::tend(const std::function<void()>& work) {
   State expected = State::kOpen;
   if (!state_.compare_exchange_strong(expected, State::kTended)) return;
   work();
@@ -85,12 +86,12 @@ void InMemory::tend(const std::function<void()>& work) {
   if (!state_.compare_exchange_strong(expected, State::kOpen)) complete();
 }
 
-void InMemory::work_until(Time end) {
-  const std::shared_ptr<shm::Messages> memory = memory_;
-  tend([&] { memory->work_until([this] { return state_.load() == State::kOver; }, end); });
+void MessageCall::work_until(Time end) {
+  const std::shared_ptr<Messages> messages = messages_;
+  tend([&] { messages->work_until([this] { return state_.load() == State::kOver; }, end); });
 }
 
-void InMemory::complete() {
+void MessageCall::complete() {
   if (source_ >= 0) call_.work()->set_source(source_);
   call_.record().set_peer(source_, tag_);
   call_.complete([this] {
@@ -102,17 +103,26 @@ void InMemory::complete() {
 
 }  // namespace
 
-c10::intrusive_ptr<c10d::Work> message_in_memory(const std::shared_ptr<GroupCore>& core,
-                                                 const std::shared_ptr<shm::Messages>& memory, Call call,
-                                                 c10d::OpType type, const Tensors& tensors, int peer, int tag,
-                                                 Time deadline) {
+std::shared_ptr<Messages> messages_of(const GroupCore& core, Call call) {
+  if (const Status closed = core.closed(); !closed.ok()) throw_status(closed, core.context(call));
+  const std::shared_ptr<Session> session = core.session();
+  const std::shared_ptr<Messages> messages = session ? session->messages() : nullptr;
+  if (messages) return messages;
+  throw_status({Code::kUnavailable, core.group().size == 1 ? "a group of one has no other rank"
+                                                           : "this rank takes no connections of other ranks"},
+               core.context(call));
+}
+
+c10::intrusive_ptr<c10d::Work> start_message(const std::shared_ptr<GroupCore>& core, Call call, c10d::OpType type,
+                                             const Tensors& tensors, int peer, int tag, Time deadline) {
+  const std::shared_ptr<Messages> messages = messages_of(*core, call);
   core->start_pool(call);
-  shm::Message message;
+  Message message;
   message.peer = peer;
   message.tag = tag;
   message.bytes = tensors[0].nbytes();
   message.deadline = deadline;
-  return std::make_shared<InMemory>(core, memory, call, type, tensors, message)->start(std::move(message));
+  return std::make_shared<MessageCall>(core, messages, call, type, tensors, message)->start(std::move(message));
 }
 
 }  // namespace switchml

@@ -1,10 +1,11 @@
-#include "shm/message_sender.h"
+#include "messages/message_sender.h"
 
 #include <gtest/gtest.h>
 
 #include <vector>
 
-#include "mail_memory.h"
+#include "shm/mail_memory.h"
+#include "shm/mail_transport.h"
 
 namespace switchml::shm {
 namespace {
@@ -16,7 +17,8 @@ constexpr size_t kShortMessage = 16 * 1024;
 
 /// What rank 0 has to write for rank 1, who reads it.
 struct OneWay {
-  explicit OneWay(int ranks = 2) : memory(ranks), out(memory.mail(), 0, 1), reader(memory.mail().ring(0, 1)) {}
+  explicit OneWay(int ranks = 2)
+      : memory(ranks), transport(memory.mail(), 0), out(transport, 1), reader(memory.mail().ring(0, 1)) {}
   /// True if there may be more.
   bool write() {
     const auto more = out.write(&done);
@@ -32,7 +34,7 @@ struct OneWay {
     std::vector<uint32_t> kinds;
     reader.look();
     const uint8_t* behind = nullptr;
-    while (const Record* record = reader.next(&behind)) {
+    while (const MessageRecord* record = reader.next(&behind)) {
       last = *record;
       kinds.push_back(record->kind);
       reader.pop();
@@ -40,10 +42,11 @@ struct OneWay {
     return kinds;
   }
   MailMemory memory;
+  MailTransport transport;
   MessageSender out;
   Ring reader;
   std::vector<Message> done;
-  Record last;
+  MessageRecord last;
 };
 
 using Kinds = std::vector<uint32_t>;
@@ -56,7 +59,7 @@ TEST(MessageSender, SendsShortMessagesWhole) {
   pair.out.send(second.sent());
   pair.write_all();
   EXPECT_EQ(pair.done.size(), 2U);
-  EXPECT_EQ(pair.read(), (Kinds{Record::kWhole, Record::kWhole}));
+  EXPECT_EQ(pair.read(), (Kinds{MessageRecord::kWhole, MessageRecord::kWhole}));
   EXPECT_EQ(pair.last.tag, 4);
   EXPECT_EQ(pair.last.id, 2U);
   EXPECT_EQ(pair.last.bytes, kShortMessage);
@@ -69,11 +72,11 @@ TEST(MessageSender, OffersLongOnesUntilTheyAreWanted) {
   End end(1, 0, kShortMessage + 1);
   pair.out.send(end.sent());
   pair.write_all();
-  EXPECT_EQ(pair.read(), Kinds{Record::kOffer});
+  EXPECT_EQ(pair.read(), Kinds{MessageRecord::kOffer});
   EXPECT_TRUE(pair.done.empty());
   EXPECT_FALSE(pair.out.answered(1, true));
   pair.write_all();
-  EXPECT_EQ(pair.read(), Kinds{Record::kPiece});
+  EXPECT_EQ(pair.read(), Kinds{MessageRecord::kPiece});
   EXPECT_EQ(pair.last.bytes, kShortMessage + 1);
   EXPECT_EQ(pair.done.size(), 1U);
 }
@@ -96,14 +99,14 @@ TEST(MessageSender, GivesNoMoreThanItsAllowance) {
     for (;; ++wholes) {
       pair.out.send(end.sent());
       pair.write_all();
-      if (pair.read() != Kinds{Record::kWhole}) break;
+      if (pair.read() != Kinds{MessageRecord::kWhole}) break;
     }
-    EXPECT_EQ(pair.last.kind, Record::kOffer);
+    EXPECT_EQ(pair.last.kind, MessageRecord::kOffer);
     EXPECT_EQ(wholes, 4 * MessageSender::charge(kShortMessage) / MessageSender::charge(bytes)) << bytes;
     pair.reader.take(MessageSender::charge(bytes));
     pair.out.send(end.sent());
     pair.write_all();
-    EXPECT_EQ(pair.read(), Kinds{Record::kWhole}) << "one was taken";
+    EXPECT_EQ(pair.read(), Kinds{MessageRecord::kWhole}) << "one was taken";
   }
 }
 
@@ -119,7 +122,8 @@ TEST(MessageSender, WritesAnswersFirstAndBytesLast) {
   pair.out.answer(9, true);
   pair.out.answer(10, false);
   pair.write_all();
-  EXPECT_EQ(pair.read(), (Kinds{Record::kWanted, Record::kDropped, Record::kWhole, Record::kPiece, Record::kPiece}));
+  EXPECT_EQ(pair.read(), (Kinds{MessageRecord::kWanted, MessageRecord::kDropped, MessageRecord::kWhole,
+                                MessageRecord::kPiece, MessageRecord::kPiece}));
 }
 
 TEST(MessageSender, WaitsForRoomAndGoesOn) {
@@ -137,7 +141,7 @@ TEST(MessageSender, WaitsForRoomAndGoesOn) {
     pair.reader.look();
     const uint8_t* behind = nullptr;
     bool told = false;
-    while (const Record* record = pair.reader.next(&behind)) {
+    while (const MessageRecord* record = pair.reader.next(&behind)) {
       bytes += record->bytes;
       told = pair.reader.pop() || told;
     }
@@ -171,14 +175,14 @@ TEST(MessageSender, GoesThroughTheSmallestRings) {
   End end(1, 0, 1000, 7);
   pair.out.send(end.sent());
   pair.write_all();
-  EXPECT_EQ(pair.read(), Kinds{Record::kOffer});
+  EXPECT_EQ(pair.read(), Kinds{MessageRecord::kOffer});
   pair.out.answered(1, true);
   std::vector<uint8_t> got;
   while (got.size() < end.data.size()) {
     pair.write_all();
     pair.reader.look();
     const uint8_t* behind = nullptr;
-    while (const Record* record = pair.reader.next(&behind)) {
+    while (const MessageRecord* record = pair.reader.next(&behind)) {
       got.insert(got.end(), behind, behind + record->bytes);
       pair.reader.pop();
     }

@@ -1,4 +1,4 @@
-// The collectives that reduce nothing: what the user gets, and what Gloo is asked for.
+// The collectives that reduce nothing: what the user gets.
 #include <gtest/gtest.h>
 
 #include <string>
@@ -10,7 +10,7 @@ namespace switchml {
 namespace {
 
 using EachWay = EachWayOfMoving;
-INSTANTIATE_TEST_SUITE_P(Movements, EachWay, ::testing::Values(Way::kGloo, Way::kMemory),
+INSTANTIATE_TEST_SUITE_P(Movements, EachWay, ::testing::Values(Way::kSwitch, Way::kMemory),
                          [](const auto& way) { return to_string(way.param); });
 
 // ---- broadcast ----
@@ -29,25 +29,18 @@ TEST_P(EachWay, BroadcastMovesEveryTypeAndLayout) {
       EXPECT_TRUE(same(here.view, of_rank(1, {2, 3}, type)));
       expect_untouched(here);
     });
-    if (by_gloo()) {
-      EXPECT_EQ(cluster.gloo->last(0).root, 1);
-    }
   }
   EXPECT_EQ(cluster.count(0, Call::kBroadcast, GetParam()), kMoved.size());
 }
 
-TEST(Broadcast, GivesGlooTheTensorItselfOrItsBytes) {
-  const Cluster cluster(2, with_integers);
-  cluster.on_each([&](int rank, MovingGroup& group) {
-    TensorList known{counting(3)};
-    group.broadcast(known)->wait();
-    EXPECT_EQ(cluster.gloo->last(rank).inputs[0][0].data_ptr(), known[0].data_ptr());
-    TensorList foreign{counting(3, at::kBFloat16)};
-    group.broadcast(foreign)->wait();
-    const at::Tensor bytes = cluster.gloo->last(rank).inputs[0][0];
-    EXPECT_TRUE(is_bytes(bytes));
-    EXPECT_EQ(bytes.numel(), 6);
-    EXPECT_EQ(bytes.data_ptr(), foreign[0].data_ptr()) << "a copy where an alias would do";
+TEST_P(EachWay, BroadcastOfSeveralTensorsReachesAllOfThem) {
+  const Cluster cluster(2, way());
+  cluster.on_each([](int rank, MovingGroup& group) {
+    TensorList tensors{of_rank(2 * rank, {3}, at::kFloat), of_rank(2 * rank + 1, {3}, at::kFloat)};
+    c10d::BroadcastOptions options;
+    options.rootTensor = 1;
+    group.broadcast(tensors, options)->wait();
+    for (const at::Tensor& tensor : tensors) EXPECT_TRUE(same(tensor, of_rank(1, {3}, at::kFloat)));
   });
 }
 
@@ -97,21 +90,31 @@ TEST_P(EachWay, AllGatherMovesEveryTypeAndLayout) {
   }
 }
 
-TEST(AllGather, StandsInForEmptyTensors) {
-  const Cluster cluster(2, with_integers);
+TEST_P(EachWay, AllGatherTakesNothing) {
+  const Cluster cluster(2, way());
   cluster.on_each([](int, MovingGroup& group) {
     std::vector<TensorList> outputs{{at::empty({0}), at::empty({0})}};
     TensorList inputs{at::empty({0})};
     const auto work = group.allgather(outputs, inputs);
     work->wait();
     EXPECT_EQ(work->getFuture()->value().toTensorVector().at(1).numel(), 0);
-    EXPECT_EQ(outputs[0][0].numel(), 0);
   });
-  const GlooCall call = cluster.gloo->last(0);
-  EXPECT_EQ(call.outputs[0].size(), 2U);
-  for (const TensorList& list : {call.outputs[0], call.inputs[0]}) {
-    for (const at::Tensor& tensor : list) EXPECT_EQ(tensor.numel(), 1) << "an old Gloo divides by the size";
-  }
+}
+
+TEST_P(EachWay, AllGatherOfSeveralTensorsGivesEachListAll) {
+  const Cluster cluster(2, way());
+  cluster.on_each([](int rank, MovingGroup& group) {
+    TensorList inputs{of_rank(2 * rank, {3}, at::kShort), of_rank(2 * rank + 1, {3}, at::kShort)};
+    const at::Tensor shared = at::zeros({2, 4, 3}, at::kShort);
+    std::vector<TensorList> outputs{shared[0].unbind(), shared[1].unbind()};
+    const auto work = group.allgather(outputs, inputs);
+    work->wait();
+    for (int64_t i = 0; i < 4; ++i) {
+      EXPECT_TRUE(same(shared[0][i], of_rank(static_cast<int>(i), {3}, at::kShort)));
+    }
+    EXPECT_TRUE(same(shared[1], shared[0]));
+    EXPECT_EQ(work->getFuture()->value().toList().size(), 2U);
+  });
 }
 
 TEST_P(EachWay, AllGatherCoalescedMovesEachTensor) {
@@ -128,9 +131,6 @@ TEST_P(EachWay, AllGatherCoalescedMovesEachTensor) {
         EXPECT_TRUE(same(mine[static_cast<size_t>(from)][1], of_rank(from + 1, {3}, type)));
       }
     });
-    if (by_gloo()) {
-      EXPECT_EQ(cluster.gloo->last(0).inputs[0][0].scalar_type(), type == at::kBool ? at::kByte : type);
-    }
   }
 }
 
@@ -196,7 +196,7 @@ TEST(AllGatherIntoTensorCoalesced, RefusesListsOfDifferentLengths) {
   TensorList inputs{at::zeros({1})};
   EXPECT_TRUE(contains(refusal_of([&] { cluster[0].allgather_into_tensor_coalesced(outputs, inputs); }),
                        "2 outputs and 1 inputs; allowed: at least one, and one output for each input"));
-  EXPECT_EQ(cluster.count(0, Call::kAllGatherIntoTensorCoalesced, Way::kGloo), 0U);
+  EXPECT_EQ(cluster.count(0, Call::kAllGatherIntoTensorCoalesced, Way::kLocal), 0U);
 }
 
 // ---- gather, scatter ----
@@ -314,18 +314,6 @@ TEST(Movements, RefuseTensorsOfOtherDevices) {
   refuses("send", [&] { group.send(list, 0, 0); });
   refuses("recv", [&] { group.recv(list, 0, 0); });
   refuses("recv_any_source", [&] { group.recvAnysource(list, 0); });
-  EXPECT_TRUE(cluster.gloo->calls(0).empty());
-}
-
-TEST(Movements, PassOnWhatGlooThrows) {
-  const Cluster cluster(2);
-  cluster.on_each([](int, MovingGroup& group) {
-    TensorList tensors{at::zeros({2}, at::kComplexDouble)};
-    c10d::AllreduceOptions product;
-    product.reduceOp = c10d::ReduceOp::PRODUCT;
-    EXPECT_TRUE(contains(thrown_by([&] { group.allreduce(tensors, product)->wait(); }),
-                         "fake gloo: allreduce of ComplexDouble"));
-  });
 }
 
 TEST(Movements, FailWhenTheGroupEndsWithoutTheOthers) {

@@ -1,4 +1,4 @@
-// Messages between the ranks of one host, with the real clock: a caller that waits for one does the work, and a thread
+// Messages between the ranks of a group, with the real clock: a caller that waits for one does the work, and a thread
 // of its own does what no caller waits for. It has nothing to do with the engine's thread, so that neither collectives
 // nor messages wait for each other.
 #pragma once
@@ -11,20 +11,17 @@
 #include <thread>
 #include <vector>
 
-#include "shm/board.h"
-#include "shm/idle_wait.h"
-#include "shm/mail.h"
-#include "shm/messenger.h"
-#include "shm/segment.h"
+#include "engine/idle_wait.h"
+#include "messages/message_transport.h"
+#include "messages/messenger.h"
 
-namespace switchml::shm {
+namespace switchml {
 
-/// Keeps its segment. Thread-safe.
+/// Thread-safe.
 class Messages {
  public:
-  /// For a rank of a segment for this board (segment_bytes), which is without owners. `spin`: not 0 if a wait
-  /// may busy-poll (IdleWait).
-  Messages(std::shared_ptr<const Segment> segment, const BoardShape& shape, int rank, Duration spin);
+  /// `spin`: not 0 if a wait may busy-poll (IdleWait).
+  Messages(std::unique_ptr<MessageTransport> transport, Duration spin);
   /// close().
   ~Messages();
   Messages(const Messages&) = delete;
@@ -40,6 +37,8 @@ class Messages {
   void fail(const Status& status);
   /// `callback`, or null, is told once why messages have failed by themselves: a timeout, or for lack of memory.
   void when_failed(std::function<void(const Status&)> callback);
+  /// The rank has left.
+  void note_left(int rank) { transport_->note_left(rank); }
   /// Ends what is left, and the thread. Idempotent.
   void close();
 
@@ -57,9 +56,7 @@ class Messages {
   void wait_a_moment(IdleWait& wait, Time end, const Found& found);
   void hand_over();
 
-  const std::shared_ptr<const Segment> segment_;
-  const Mail mail_;
-  const int rank_;
+  const std::unique_ptr<MessageTransport> transport_;
   std::atomic<int> waiting_{0};  // threads that wait for the mutex
   std::mutex mutex_;             // guards what follows
   std::condition_variable told_all_;
@@ -74,4 +71,4 @@ class Messages {
   std::thread thread_;
 };
 
-}  // namespace switchml::shm
+}  // namespace switchml

@@ -1,11 +1,11 @@
-#include "shm/message_matcher.h"
+#include "messages/message_matcher.h"
 
 #include <gtest/gtest.h>
 
 #include <string>
 #include <vector>
 
-#include "mail_memory.h"
+#include "shm/mail_memory.h"
 
 namespace switchml::shm {
 namespace {
@@ -15,7 +15,8 @@ using testing::End;
 constexpr uint64_t kBehindAll = 100;  // a look behind all that come
 
 Message wanted_from(int source, int tag, size_t number) { return End(source, tag, number).received(); }
-Arrival arrival_of(int source, int tag, uint64_t ticket, Record::Kind kind = Record::kOffer, uint64_t look = 1) {
+MessageArrival arrival_of(int source, int tag, uint64_t ticket, MessageRecord::Kind kind = MessageRecord::kOffer,
+                          uint64_t look = 1) {
   return {source, {kind, tag, ticket, 0, ticket}, look};
 }
 /// "receive 1 takes 5": numbers of receives are their sizes, of messages their tickets.
@@ -39,9 +40,9 @@ TEST(MessageMatcher, WaitsUntilEarlierOnesMustHaveCome) {
   MessageMatcher matching;
   matching.want(wanted_from(kAnySource, 0, 1));
   matching.want(wanted_from(2, 0, 2));
-  matching.arrive(arrival_of(2, 0, 5, Record::kOffer, 1));
+  matching.arrive(arrival_of(2, 0, 5, MessageRecord::kOffer, 1));
   EXPECT_TRUE(matching.fit(1).empty()) << "not before the next look, and it is not the second receive's";
-  matching.arrive(arrival_of(1, 0, 4, Record::kOffer, 2));
+  matching.arrive(arrival_of(1, 0, 4, MessageRecord::kOffer, 2));
   EXPECT_EQ(match_numbers(matching.fit(3)), (MatchNumbers{{1, 4}, {2, 5}}));
 }
 
@@ -76,8 +77,8 @@ TEST(MessageMatcher, GivesUpWhatARankOwes) {
   matching.want(wanted_from(1, 2, 4));
   EXPECT_EQ(matching.give_up(1).size(), 2U);
   EXPECT_TRUE(matching.give_up(1).empty());
-  matching.arrive(arrival_of(1, 1, 1, Record::kOffer));
-  matching.arrive(arrival_of(1, 1, 2, Record::kWhole));
+  matching.arrive(arrival_of(1, 1, 1, MessageRecord::kOffer));
+  matching.arrive(arrival_of(1, 1, 2, MessageRecord::kWhole));
   matching.give_up(1);
   EXPECT_EQ(match_numbers(matching.fit(kBehindAll)), (MatchNumbers{{3, 2}}))
       << "an offer of a rank that is gone is none";

@@ -1,4 +1,4 @@
-#include "shm/messages.h"
+#include "messages/messages.h"
 
 #include <pthread.h>
 #include <sched.h>
@@ -9,9 +9,11 @@
 #include "base/assert.h"
 #include "base/thread.h"
 
-namespace switchml::shm {
+namespace switchml {
 
 namespace {
+
+using Sleeper = MessageTransport::Sleeper;
 
 /// Steps of a post find a match, and send what is small. More is for the caller that waits, or the thread.
 constexpr int kStepsOfPost = 3;
@@ -20,14 +22,8 @@ constexpr Duration kLongestSleep = std::chrono::hours(1);
 
 }  // namespace
 
-Messages::Messages(std::shared_ptr<const Segment> segment, const BoardShape& shape, int rank, Duration spin)
-    : segment_(std::move(segment)),
-      mail_(shape.ranks, segment_->data() + mail_begin(shape)),
-      rank_(rank),
-      messenger_(mail_, rank),
-      callers_wait_(spin, kYieldsBeforeSleep) {
-  SWITCHML_ASSERT(mail_begin(shape) + mail_bytes(shape) <= segment_->size() && mail_bytes(shape) > 0);
-}
+Messages::Messages(std::unique_ptr<MessageTransport> transport, Duration spin)
+    : transport_(std::move(transport)), messenger_(*transport_), callers_wait_(spin, kYieldsBeforeSleep) {}
 
 Messages::~Messages() { close(); }
 
@@ -61,7 +57,7 @@ void Messages::post(const std::function<void()>& give) {
   bool more = true;
   for (int i = 0; more && i < kStepsOfPost; ++i) more = step(held);
   // A caller that has taken over may wait for what this one has done, or left.
-  if (taken_ || more) mail_.signal(rank_, rank_);
+  if (taken_ || more) transport_->notify();
   hand_over();
 }
 
@@ -69,7 +65,7 @@ bool Messages::work_until(const std::function<bool()>& over, Time end) {
   Lock held = lock();
   if (taken_ || stop_) return false;
   taken_ = true;
-  mail_.awake(rank_);
+  transport_->awake();
   IdleWait& wait = callers_wait_.of_this_thread();
   while (!over()) {
     if (step(held)) {
@@ -80,7 +76,7 @@ bool Messages::work_until(const std::function<bool()>& over, Time end) {
     if (over() || now >= end) break;
     const Time until = std::min(end, messenger_.next_wakeup());
     held.unlock();
-    wait_a_moment(wait, until, [&] { return messenger_.has_work() || over(); });
+    wait_a_moment(wait, until, [&] { return transport_->has_work() || over(); });
     held = lock();
   }
   taken_ = false;
@@ -94,7 +90,8 @@ void Messages::fail(const Status& status) {
   told_failure_ = true;
   messenger_.fail(status);
   tell(held);
-  mail_.signal(rank_, rank_);
+  transport_->notify();
+  hand_over();
 }
 
 void Messages::when_failed(std::function<void(const Status&)> callback) {
@@ -107,11 +104,12 @@ void Messages::close() {
   {
     const Lock held = lock();
     stop_ = true;
-    mail_.ring_for(rank_, Mail::Sleeper::kThread);
+    transport_->ring_for(Sleeper::kThread);
   }
   if (thread_.joinable()) thread_.join();
   Lock held = lock();
   told_all_.wait(held, [this] { return telling_ == 0 && !taken_; });
+  transport_->linger();
 }
 
 // ---- what is done ----
@@ -124,7 +122,7 @@ bool Messages::step(Lock& held) {
 }
 
 void Messages::tell(Lock& held) {
-  std::vector<Outcome> outcomes = messenger_.outcomes();
+  std::vector<MessageOutcome> outcomes = messenger_.outcomes();
   const Status status = messenger_.status();
   std::function<void(const Status&)> on_failure;
   if (!status.ok() && !std::exchange(told_failure_, true)) on_failure = on_failure_;
@@ -132,7 +130,7 @@ void Messages::tell(Lock& held) {
   ++telling_;
   held.unlock();
   if (on_failure) on_failure(status);  // first: a call that ends may ask why
-  for (const Outcome& outcome : outcomes) outcome.done(outcome.status, outcome.source);
+  for (const MessageOutcome& outcome : outcomes) outcome.done(outcome.status, outcome.source);
   outcomes.clear();  // their memory must be freed without the lock
   held.lock();
   if (--telling_ == 0) told_all_.notify_all();
@@ -141,23 +139,23 @@ void Messages::tell(Lock& held) {
 template <typename Found>
 void Messages::wait_a_moment(IdleWait& wait, Time end, const Found& found) {
   if (wait(found, [] { return false; })) return;
-  const uint32_t heard = mail_.doorbell(rank_, Mail::Sleeper::kCaller);
-  mail_.fall_asleep(rank_, Mail::Sleeper::kCaller);
-  if (!found()) mail_.wait_for_bell(rank_, Mail::Sleeper::kCaller, heard, end - monotonic_now());
-  mail_.awake(rank_);
+  const uint32_t heard = transport_->doorbell(Sleeper::kCaller);
+  transport_->fall_asleep(Sleeper::kCaller);
+  if (!found()) transport_->wait_for_bell(Sleeper::kCaller, heard, end - monotonic_now());
+  transport_->awake();
   if (found()) wait.slept();
 }
 
 // Messages that no caller waits for are the thread's. It sleeps already, and is woken only where there is work.
 void Messages::hand_over() {
   if (taken_ || !messenger_.is_busy()) return;
-  mail_.fall_asleep(rank_, Mail::Sleeper::kThread);
+  transport_->hand_to_thread();
   const Time next = messenger_.next_wakeup();
-  if (messenger_.has_work()) {
-    mail_.wake(rank_);
+  if (transport_->has_work()) {
+    transport_->wake();
   } else if (next < thread_until_) {
     thread_until_ = next;
-    mail_.ring_for(rank_, Mail::Sleeper::kThread);
+    transport_->ring_for(Sleeper::kThread);
   }
 }
 
@@ -165,10 +163,10 @@ void Messages::run() {
   pthread_setname_np(pthread_self(), "switchml-mail");
   Lock held = lock();
   while (!stop_) {
-    const uint32_t heard = mail_.doorbell(rank_, Mail::Sleeper::kThread);
+    const uint32_t heard = transport_->doorbell(Sleeper::kThread);
     const bool mine = !taken_ && messenger_.is_busy();
     if (mine) {
-      mail_.awake(rank_);
+      transport_->awake();
       if (step(held)) {
         let_in(held);
         continue;
@@ -177,13 +175,13 @@ void Messages::run() {
     }
     const bool waits = mine && messenger_.is_busy();
     thread_until_ = waits ? messenger_.next_wakeup() : kNever;
-    if (waits) mail_.fall_asleep(rank_, Mail::Sleeper::kThread);
-    if (waits && messenger_.has_work()) continue;
+    if (waits) transport_->fall_asleep(Sleeper::kThread);
+    if (waits && transport_->has_work()) continue;
     const Duration patience = thread_until_ == kNever ? kLongestSleep : thread_until_ - monotonic_now();
     held.unlock();
-    mail_.wait_for_bell(rank_, Mail::Sleeper::kThread, heard, patience);
+    transport_->wait_for_bell(Sleeper::kThread, heard, patience);
     held = lock();
   }
 }
 
-}  // namespace switchml::shm
+}  // namespace switchml

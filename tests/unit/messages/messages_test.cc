@@ -1,5 +1,5 @@
 // Messages with their threads, in this process and between processes.
-#include "shm/messages.h"
+#include "messages/messages.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -11,10 +11,12 @@
 #include <thread>
 #include <vector>
 
-#include "child.h"
-#include "integers.h"
-#include "mail_memory.h"
 #include "shm/arena.h"
+#include "shm/child.h"
+#include "shm/integers.h"
+#include "shm/mail_memory.h"
+#include "shm/mail_transport.h"
+#include "tcp_ranks.h"
 
 namespace switchml::shm {
 namespace {
@@ -52,17 +54,23 @@ struct Awaited {
   std::atomic<bool> over{false};
 };
 
+std::unique_ptr<MessageTransport> transport_of(const std::shared_ptr<const Segment>& segment, const BoardShape& shape,
+                                               int rank) {
+  return std::make_unique<MailTransport>(Mail(shape.ranks, segment->data() + mail_begin(shape)), rank, segment);
+}
+
 class MailThreads {
  public:
-  explicit MailThreads(int ranks) : shape_(shape_for(ranks)) {
-    auto segment = Segment::create(segment_bytes(shape_, 0));
+  MailThreads(int ranks, bool over_tcp) {
+    const BoardShape shape = shape_for(ranks);
+    auto segment = Segment::create(segment_bytes(shape, 0));
     EXPECT_TRUE(segment.ok());
-    segment_ = std::make_shared<const Segment>(std::move(segment.value()));
-    for (int rank = 0; rank < ranks; ++rank) begin(rank);
-  }
-  void begin(int rank) {
-    ranks_.resize(std::max(ranks_.size(), static_cast<size_t>(rank) + 1));
-    ranks_[static_cast<size_t>(rank)] = std::make_unique<Messages>(segment_, shape_, rank, kSpin);
+    const auto memory = std::make_shared<const Segment>(std::move(segment.value()));
+    switchml::testing::TcpRanks tcp(ranks);
+    for (int rank = 0; rank < ranks; ++rank) {
+      auto transport = over_tcp ? tcp.transport(rank) : transport_of(memory, shape, rank);
+      ranks_.push_back(std::make_unique<Messages>(std::move(transport), kSpin));
+    }
   }
   Messages& operator[](int rank) { return *ranks_[static_cast<size_t>(rank)]; }
   Awaited& send(int from, int to, int tag, size_t bytes, uint8_t fill = 1) {
@@ -81,8 +89,6 @@ class MailThreads {
   std::deque<Awaited> posts;
 
  private:
-  const BoardShape shape_;
-  std::shared_ptr<const Segment> segment_;
   std::vector<std::unique_ptr<Messages>> ranks_;
 };
 
@@ -91,9 +97,16 @@ void work(Messages& messages, const Awaited& post) {
   while (!post.over && monotonic_now() < end) messages.work_until([&] { return post.over.load(); }, end);
 }
 
-TEST(Messages, ComeThoughNobodyWorksForThem) {
+class MessagesOverEach : public ::testing::TestWithParam<bool> {
+ protected:
+  static bool over_tcp() { return GetParam(); }
+};
+INSTANTIATE_TEST_SUITE_P(Transports, MessagesOverEach, ::testing::Bool(),
+                         [](const auto& over_tcp) { return over_tcp.param ? "Tcp" : "Memory"; });
+
+TEST_P(MessagesOverEach, ComeThoughNobodyWorksForThem) {
   for (const size_t bytes : {size_t{0}, size_t{4}, kManyPieces}) {
-    MailThreads host(2);
+    MailThreads host(2, over_tcp());
     Awaited& sent = host.send(0, 1, 7, bytes, 5);
     Awaited& received = host.receive(1, 0, 7, bytes);
     EXPECT_TRUE(sent.wait().ok());
@@ -104,8 +117,8 @@ TEST(Messages, ComeThoughNobodyWorksForThem) {
   }
 }
 
-TEST(Messages, AreTheWorkOfWhoeverWaits) {
-  MailThreads host(2);
+TEST_P(MessagesOverEach, AreTheWorkOfWhoeverWaits) {
+  MailThreads host(2, over_tcp());
   std::thread other([&] {
     for (int i = 0; i < 300; ++i) {
       Awaited received(4096);
@@ -128,8 +141,8 @@ TEST(Messages, AreTheWorkOfWhoeverWaits) {
   other.join();
 }
 
-TEST(Messages, OneCallerWorksForAll) {
-  MailThreads host(2);
+TEST_P(MessagesOverEach, OneCallerWorksForAll) {
+  MailThreads host(2, over_tcp());
   Awaited& never = host.receive(0, 1, 9, 4);
   std::atomic<bool> works{false};
   std::thread caller([&] {
@@ -145,16 +158,16 @@ TEST(Messages, OneCallerWorksForAll) {
   caller.join();
 }
 
-TEST(Messages, LeaveTheRestToTheThread) {
-  MailThreads host(2);
+TEST_P(MessagesOverEach, LeaveTheRestToTheThread) {
+  MailThreads host(2, over_tcp());
   Awaited& received = host.receive(0, 1, 0, kManyPieces);
   EXPECT_TRUE(host[0].work_until([&] { return received.over.load(); }, monotonic_now())) << "no time";
   host.send(1, 0, 0, kManyPieces);
   EXPECT_TRUE(received.wait().ok());
 }
 
-TEST(Messages, TellOfATimeout) {
-  MailThreads host(2);
+TEST_P(MessagesOverEach, TellOfATimeout) {
+  MailThreads host(2, over_tcp());
   std::promise<Status> told;
   host[0].when_failed([&](const Status& status) { told.set_value(status); });
   Awaited late(4);
@@ -171,8 +184,8 @@ TEST(Messages, TellOfATimeout) {
   EXPECT_THAT(other.wait().message(), HasSubstr("rank 0 gave up: recv of 4 bytes from rank 1"));
 }
 
-TEST(Messages, ObserveAnEarlierDeadline) {
-  MailThreads host(2);
+TEST_P(MessagesOverEach, ObserveAnEarlierDeadline) {
+  MailThreads host(2, over_tcp());
   Awaited later(4);
   Message message = later.message(1, 0);
   message.deadline = monotonic_now() + kLong;
@@ -185,8 +198,8 @@ TEST(Messages, ObserveAnEarlierDeadline) {
   EXPECT_FALSE(later.wait().ok());
 }
 
-TEST(Messages, EndWithAnErrorFromOutside) {
-  MailThreads host(2);
+TEST_P(MessagesOverEach, EndWithAnErrorFromOutside) {
+  MailThreads host(2, over_tcp());
   host[0].when_failed([](const Status&) { FAIL() << "who fails them knows"; });
   Awaited& waited_for = host.receive(0, 1, 0, 4);
   Awaited& other = host.send(0, 1, 1, kManyPieces);
@@ -199,8 +212,8 @@ TEST(Messages, EndWithAnErrorFromOutside) {
   host[0].when_failed(nullptr);
 }
 
-TEST(Messages, EndWhenTheyAreClosed) {
-  MailThreads host(2);
+TEST_P(MessagesOverEach, EndWhenTheyAreClosed) {
+  MailThreads host(2, over_tcp());
   Awaited& here = host.receive(0, 1, 0, 4);
   Awaited& there = host.receive(1, 0, 0, 4);
   std::thread caller([&] { work(host[0], here); });
@@ -212,10 +225,10 @@ TEST(Messages, EndWhenTheyAreClosed) {
   EXPECT_FALSE(host[0].work_until([] { return false; }, kNever));
 }
 
-TEST(Messages, TakeManyThreads) {
+TEST_P(MessagesOverEach, TakeManyThreads) {
   constexpr int kThreads = 4;
   constexpr int kEach = 100;
-  MailThreads host(2);
+  MailThreads host(2, over_tcp());
   std::vector<std::thread> threads;
   for (int i = 0; i < 2 * kThreads; ++i) {
     threads.emplace_back([&host, rank = i % 2, tag = i / 2] {
@@ -244,7 +257,7 @@ TEST(Messages, OutliveAProcessThatIsKilled) {
     const auto serve = [&](int rank) {
       auto own = Segment::adopt(Fd(::dup(descriptor)), segment_bytes(shape, 0));
       if (!own.ok()) return 1;
-      Messages messages(std::make_shared<const Segment>(std::move(own.value())), shape, rank, kSpin);
+      Messages messages(transport_of(std::make_shared<const Segment>(std::move(own.value())), shape, rank), kSpin);
       for (;;) {
         Awaited received(kManyPieces);
         messages.receive(received.message(0, 0));
@@ -256,7 +269,7 @@ TEST(Messages, OutliveAProcessThatIsKilled) {
     };
     Child victim([&] { return serve(1); });
     Child other([&] { return serve(2); });
-    Messages mine(std::make_shared<const Segment>(std::move(made.value())), shape, 0, kSpin);
+    Messages mine(transport_of(std::make_shared<const Segment>(std::move(made.value())), shape, 0), kSpin);
     std::deque<Awaited> posts;
     const auto exchange = [&](int peer) -> Awaited& {
       mine.send(posts.emplace_back(kManyPieces, 7).message(peer, 0));

@@ -1,4 +1,4 @@
-// One rank's part in the messages of its host, written as a machine that is stepped: step(now) does what can be done
+// One rank's part in the messages of its group, written as a machine that is stepped: step(now) does what can be done
 // without waiting. It reads no clock and starts no thread (messages.h runs it).
 //
 // A sender offers a message, and its bytes follow when the receiver has asked for it: both ends know then where they
@@ -6,6 +6,7 @@
 // not too many unexpected bytes.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <deque>
 #include <functional>
@@ -16,15 +17,15 @@
 #include "base/clock.h"
 #include "base/counters.h"
 #include "base/status.h"
-#include "shm/mail.h"
-#include "shm/message.h"
-#include "shm/message_matcher.h"
-#include "shm/message_sender.h"
+#include "messages/message.h"
+#include "messages/message_matcher.h"
+#include "messages/message_sender.h"
+#include "messages/message_transport.h"
 
-namespace switchml::shm {
+namespace switchml {
 
 /// An end that has come: what is to be called.
-struct Outcome {
+struct MessageOutcome {
   std::function<void(const Status&, int source)> done;
   Status status;
   int source = 0;
@@ -32,8 +33,8 @@ struct Outcome {
 
 class Messenger {
  public:
-  /// The only one of that rank. `mail` outlives it.
-  Messenger(const Mail& mail, int rank);
+  /// The only one of that rank. `transport` outlives it.
+  explicit Messenger(MessageTransport& transport);
 
   // ---- one thread at a time ----
   /// Steps are to follow, until one says that there is no more to do. Precondition: another rank, or any.
@@ -44,26 +45,22 @@ class Messenger {
   /// Ends everything with `status`, and all that comes later; the other ranks hear why. The first time counts.
   void fail(const Status& status);
   /// What has ended since the last time.
-  std::vector<Outcome> outcomes() { return std::exchange(outcomes_, {}); }
+  std::vector<MessageOutcome> outcomes() { return std::exchange(outcomes_, {}); }
   /// Why it has failed, or ok.
   const Status& status() const { return status_; }
   /// Whether anything has not ended yet, or another rank waits for an answer.
   bool is_busy() const;
   /// When a step has to look at the time.
-  Time next_wakeup() const { return earliest_deadline_; }
+  Time next_wakeup() const { return std::min(earliest_deadline_, transport_.next_wakeup()); }
 
   // ---- any thread ----
-  /// Whether another rank has done something that a step would look at. Nothing, if this one has signalled itself.
-  bool has_work() const { return mail_.any_signal(rank_); }
   const WorkerCounters& counters() const { return counters_; }
 
  private:
   /// Another rank, as it is seen from here.
   struct Peer {
     MessageSender out;
-    Ring in;
-    bool opened = false;              // `in` has memory
-    bool gone = false;                // nothing more does
+    bool gone = false;                // nothing more comes
     std::deque<Message> coming = {};  // their bytes: asked for, in that order
   };
 
@@ -72,9 +69,9 @@ class Messenger {
   void end(const Message& message, const Status& status, int source);
 
   void read(int source);
-  void read_one(int source, const Record& record, const uint8_t* behind);
-  void arrive(int source, const Record& record, const uint8_t* behind);
-  void take(Message wanted, int source, const Record& record, const uint8_t* behind);
+  void read_one(int source, const MessageRecord& record, const uint8_t* behind);
+  void arrive(int source, const MessageRecord& record, const uint8_t* behind);
+  void take(Message wanted, int source, const MessageRecord& record, const uint8_t* behind);
   void take_piece(int source, size_t bytes, const uint8_t* behind);
   bool write_all();
 
@@ -86,7 +83,7 @@ class Messenger {
   template <typename F>
   const Message* find(const F& f) const;
 
-  const Mail& mail_;
+  MessageTransport& transport_;
   const int rank_;
   WorkerCounters counters_;
   std::vector<Peer> peers_;
@@ -96,8 +93,8 @@ class Messenger {
   uint64_t looks_ = 0;
   size_t open_ = 0;
   Time earliest_deadline_ = kNever;
-  std::vector<Outcome> outcomes_;
+  std::vector<MessageOutcome> outcomes_;
   Status status_;
 };
 
-}  // namespace switchml::shm
+}  // namespace switchml

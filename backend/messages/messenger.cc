@@ -1,4 +1,4 @@
-#include "shm/messenger.h"
+#include "messages/messenger.h"
 
 #include <algorithm>
 #include <cstring>
@@ -6,7 +6,7 @@
 #include "base/assert.h"
 #include "kernels/kernels.h"
 
-namespace switchml::shm {
+namespace switchml {
 
 namespace {
 
@@ -15,7 +15,7 @@ constexpr size_t kLargeMessage = 1024 * 1024;
 
 std::string name_of(int rank) { return "rank " + std::to_string(rank); }
 
-Status differs(const Message& wanted, const Record& record, int source) {
+Status differs(const Message& wanted, const MessageRecord& record, int source) {
   return {Code::kMismatch, describe(wanted) + " got a message of " + std::to_string(record.bytes) + " bytes from " +
                                name_of(source) + ", which is gone: both ends must name as many"};
 }
@@ -26,26 +26,22 @@ Status cannot_complete(const Message& message, const std::string& why) {
 
 }  // namespace
 
-Messenger::Messenger(const Mail& mail, int rank) : mail_(mail), rank_(rank) {
-  SWITCHML_ASSERT(rank >= 0 && rank < mail.ranks());
-  peers_.reserve(static_cast<size_t>(mail.ranks()));
-  for (int other = 0; other < mail.ranks(); ++other) {
-    peers_.push_back({MessageSender(mail, rank, other), mail.ring(other, rank)});
-  }
+Messenger::Messenger(MessageTransport& transport) : transport_(transport), rank_(transport.rank()) {
+  for (int other = 0; other < transport.ranks(); ++other) peers_.push_back({MessageSender(transport, other)});
 }
 
 // ---- what is asked of it ----
 
 /// False: it has ended.
 bool Messenger::open(const Message& message) {
-  SWITCHML_ASSERT(message.peer != rank_ && message.peer >= kAnySource && message.peer < mail_.ranks());
+  SWITCHML_ASSERT(message.peer != rank_ && message.peer >= kAnySource && message.peer < transport_.ranks());
   ++open_;
   if (!status_.ok()) {
     end(message, status_, message.peer);
     return false;
   }
   earliest_deadline_ = std::min(earliest_deadline_, message.deadline);
-  for (int other = 0; other < mail_.ranks(); ++other) {
+  for (int other = 0; other < transport_.ranks(); ++other) {
     const bool concerned = message.peer == kAnySource || message.peer == other;
     if (concerned && peer(other).gone) leavers_.set(static_cast<size_t>(other));
   }
@@ -62,7 +58,9 @@ void Messenger::send(Message message) {
 
 void Messenger::receive(Message message) {
   message.sends = false;
-  if (open(message)) matcher_.want(std::move(message));
+  if (!open(message)) return;
+  if (message.peer != kAnySource) transport_.expect(message.peer);
+  matcher_.want(std::move(message));
 }
 
 void Messenger::end(const Message& message, const Status& status, int source) {
@@ -73,24 +71,24 @@ void Messenger::end(const Message& message, const Status& status, int source) {
 
 bool Messenger::is_busy() const {
   const auto owes = [](const Peer& other) { return other.out.answers() > 0; };
-  return open_ > 0 || std::any_of(peers_.begin(), peers_.end(), owes);
+  return open_ > 0 || transport_.is_busy() || std::any_of(peers_.begin(), peers_.end(), owes);
 }
 
 // ---- what it does ----
 
 bool Messenger::step(Time now) {
-  if (!status_.ok()) return false;
-  RankSet signalled = mail_.take_signals(rank_);
+  RankSet signalled = transport_.take_signals();
+  if (!status_.ok()) return false;  // What is written goes on.
   signalled.reset(static_cast<size_t>(rank_));
   ++looks_;
-  for (int source = 0; signalled.any() && status_.ok() && source < mail_.ranks(); ++source) {
+  for (int source = 0; signalled.any() && status_.ok() && source < transport_.ranks(); ++source) {
     if (signalled[static_cast<size_t>(source)]) read(source);
   }
   unwritten_ |= signalled;
   for (auto& [wanted, arrival] : matcher_.fit(looks_)) {
     take(std::move(wanted), arrival.source, arrival.record, arrival.data.data());
   }
-  for (int other = 0; leavers_.any() && other < mail_.ranks(); ++other) {
+  for (int other = 0; leavers_.any() && other < transport_.ranks(); ++other) {
     if (leavers_[static_cast<size_t>(other)]) end_those_with(other);
   }
   const bool wrote = status_.ok() && write_all();
@@ -100,52 +98,47 @@ bool Messenger::step(Time now) {
 
 // A rank that has gone wrote all that is to be read before it said so.
 void Messenger::read(int source) {
-  Peer& from = peer(source);
-  const bool gone = mail_.state(source) != Mail::State::kHere;
-  if (!from.opened) {
-    if (const Status opened = from.in.open(); !opened.ok()) {
-      return fail({opened.code(), name_of(rank_) + ": " + opened.message()});
-    }
-    from.opened = true;
+  const bool gone = transport_.state(source) != MessageTransport::State::kHere;
+  if (const Status seen = transport_.look(source); !seen.ok()) {
+    return fail({seen.code(), name_of(rank_) + ": " + seen.message()});
   }
-  from.in.look();
   const uint8_t* behind = nullptr;
-  while (const Record* record = from.in.next(&behind)) {
+  while (const MessageRecord* record = transport_.next(source, &behind)) {
     read_one(source, *record, behind);
-    if (from.in.pop()) mail_.signal(rank_, source);
+    transport_.pop(source);
   }
   if (gone) {
-    from.gone = true;
+    peer(source).gone = true;
     leavers_.set(static_cast<size_t>(source));
   }
 }
 
-void Messenger::read_one(int source, const Record& record, const uint8_t* behind) {
+void Messenger::read_one(int source, const MessageRecord& record, const uint8_t* behind) {
   switch (record.kind) {
-    case Record::kOffer:
-    case Record::kWhole: return arrive(source, record, behind);
-    case Record::kPiece: return take_piece(source, static_cast<size_t>(record.bytes), behind);
+    case MessageRecord::kOffer:
+    case MessageRecord::kWhole: return arrive(source, record, behind);
+    case MessageRecord::kPiece: return take_piece(source, static_cast<size_t>(record.bytes), behind);
     default: break;
   }
-  const auto ended = peer(source).out.answered(record.id, record.kind == Record::kWanted);
+  const auto ended = peer(source).out.answered(record.id, record.kind == MessageRecord::kWanted);
   if (ended) end(*ended, Status(), rank_);
 }
 
-void Messenger::arrive(int source, const Record& record, const uint8_t* behind) {
+void Messenger::arrive(int source, const MessageRecord& record, const uint8_t* behind) {
   std::optional<Message> wanted = matcher_.take_for(source, record.tag);
   if (wanted) return take(std::move(*wanted), source, record, behind);
-  Arrival arrival{source, record, looks_};
-  if (record.kind == Record::kWhole) arrival.data.assign(behind, behind + record.bytes);
+  MessageArrival arrival{source, record, looks_};
+  if (record.kind == MessageRecord::kWhole) arrival.data.assign(behind, behind + record.bytes);
   matcher_.arrive(std::move(arrival));
 }
 
 // The two have found each other.
-void Messenger::take(Message wanted, int source, const Record& record, const uint8_t* behind) {
+void Messenger::take(Message wanted, int source, const MessageRecord& record, const uint8_t* behind) {
   Peer& from = peer(source);
   const bool fits = wanted.bytes == record.bytes;
-  if (record.kind == Record::kWhole) {
+  if (record.kind == MessageRecord::kWhole) {
     if (fits && wanted.bytes > 0) std::memcpy(wanted.to, behind, wanted.bytes);
-    from.in.take(MessageSender::charge(static_cast<size_t>(record.bytes)));
+    transport_.take(source, MessageSender::charge(static_cast<size_t>(record.bytes)));
   } else {
     from.out.answer(record.id, fits);
     unwritten_.set(static_cast<size_t>(source));
@@ -172,7 +165,7 @@ void Messenger::take_piece(int source, size_t bytes, const uint8_t* behind) {
 
 bool Messenger::write_all() {
   bool wrote = false;
-  for (int to = 0; unwritten_.any() && to < mail_.ranks(); ++to) {
+  for (int to = 0; unwritten_.any() && to < transport_.ranks(); ++to) {
     if (!unwritten_[static_cast<size_t>(to)]) continue;
     std::vector<Message> done;
     const Result<bool> more = peer(to).out.write(&done);
@@ -194,7 +187,7 @@ void Messenger::end_all(const std::vector<Message>& messages, const Status& stat
 }
 
 bool Messenger::are_all_gone() const {
-  for (int other = 0; other < mail_.ranks(); ++other) {
+  for (int other = 0; other < transport_.ranks(); ++other) {
     if (other != rank_ && !peers_[static_cast<size_t>(other)].gone) return false;
   }
   return true;
@@ -202,8 +195,8 @@ bool Messenger::are_all_gone() const {
 
 void Messenger::end_those_with(int gone) {
   leavers_.reset(static_cast<size_t>(gone));
-  const bool left = mail_.state(gone) == Mail::State::kLeft;
-  const std::string why = name_of(gone) + (left ? " left the session" : " gave up: " + mail_.reason(gone));
+  const bool left = transport_.state(gone) == MessageTransport::State::kLeft;
+  const std::string why = name_of(gone) + (left ? " left the session" : " gave up: " + transport_.reason(gone));
   std::vector<Message> lost = peer(gone).out.give_up();
   for (Message& message : matcher_.give_up(gone)) lost.push_back(std::move(message));
   for (Message& message : std::exchange(peer(gone).coming, {})) lost.push_back(std::move(message));
@@ -222,7 +215,7 @@ void Messenger::fail(const Status& status) {
   if (!status_.ok()) return;
   status_ = status;
   const bool leaves = status.code() == Code::kAborted;
-  mail_.go(rank_, leaves ? Mail::State::kLeft : Mail::State::kGaveUp, status.message());
+  transport_.go(leaves ? MessageTransport::State::kLeft : MessageTransport::State::kGaveUp, status.message());
   for (Peer& other : peers_) {
     end_all(other.out.give_up(), status);
     for (const Message& message : std::exchange(other.coming, {})) end(message, status, message.peer);
@@ -263,4 +256,4 @@ std::string Messenger::progress_of(const Message& message) const {
   return name_of(message.peer) + " has not sent it" + question;
 }
 
-}  // namespace switchml::shm
+}  // namespace switchml

@@ -7,15 +7,15 @@
 #include <optional>
 #include <vector>
 
-#include "shm/mail.h"
-#include "shm/message.h"
+#include "messages/message.h"
+#include "messages/message_transport.h"
 
-namespace switchml::shm {
+namespace switchml {
 
 class MessageSender {
  public:
-  /// The only one of that pair. `mail` outlives it.
-  MessageSender(const Mail& mail, int from, int to);
+  /// The only one of that pair. `transport` outlives it.
+  MessageSender(MessageTransport& transport, int to);
 
   void send(Message message);
   /// Replies to the peer's offer `id`: accept or refuse.
@@ -42,17 +42,14 @@ class MessageSender {
 
  private:
   bool is_short(const Message& message) const;
-  Result<bool> put(const Record& record, const void* data, size_t behind);
   Result<bool> write_answer();
   Result<bool> write_offer(std::vector<Message>* done);
   Result<bool> write_piece(std::vector<Message>* done);
 
-  const Mail& mail_;
-  const int from_;
+  MessageTransport& transport_;
   const int to_;
-  Ring ring_;
   const size_t most_short_;  // bytes
-  std::deque<Record> answers_;
+  std::deque<MessageRecord> answers_;
   std::deque<Message> fresh_;            // not offered yet
   std::map<uint64_t, Message> offered_;  // keyed by id
   std::deque<Message> leaving_;          // wanted: the first one's bytes are written
@@ -73,4 +70,4 @@ const Message* MessageSender::find(const F& f) const {
   return nullptr;
 }
 
-}  // namespace switchml::shm
+}  // namespace switchml

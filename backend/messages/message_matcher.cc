@@ -1,9 +1,9 @@
-#include "shm/message_matcher.h"
+#include "messages/message_matcher.h"
 
 #include <algorithm>
 #include <iterator>
 
-namespace switchml::shm {
+namespace switchml {
 
 namespace {
 bool accepts(const Message& wanted, int source) { return wanted.peer == kAnySource || wanted.peer == source; }
@@ -18,7 +18,7 @@ std::optional<Message> MessageMatcher::take_for(int source, int tag) {
   const auto found = tags_.find(tag);
   if (found == tags_.end()) return std::nullopt;
   Queue& queue = found->second;
-  const auto earlier = [source](const Arrival& arrival) { return arrival.source == source; };
+  const auto earlier = [source](const MessageArrival& arrival) { return arrival.source == source; };
   const auto first = std::find_if(queue.wanted.begin(), queue.wanted.end(),
                                   [source](const Message& wanted) { return accepts(wanted, source); });
   if (first == queue.wanted.end() || first->peer == kAnySource) return std::nullopt;
@@ -29,20 +29,20 @@ std::optional<Message> MessageMatcher::take_for(int source, int tag) {
   return message;
 }
 
-void MessageMatcher::arrive(Arrival arrival) {
+void MessageMatcher::arrive(MessageArrival arrival) {
   touched_.push_back(arrival.record.tag);
-  std::deque<Arrival>& arrived = tags_[arrival.record.tag].arrived;
-  const auto later = [&](const Arrival& other) { return other.record.ticket > arrival.record.ticket; };
+  std::deque<MessageArrival>& arrived = tags_[arrival.record.tag].arrived;
+  const auto later = [&](const MessageArrival& other) { return other.record.ticket > arrival.record.ticket; };
   auto place = arrived.end();
   while (place != arrived.begin() && later(*std::prev(place))) --place;
   arrived.insert(place, std::move(arrival));
 }
 
-std::optional<Arrival> MessageMatcher::take_arrival(Queue& queue, const Message& wanted, uint64_t look) {
+std::optional<MessageArrival> MessageMatcher::take_arrival(Queue& queue, const Message& wanted, uint64_t look) {
   const auto found = std::find_if(queue.arrived.begin(), queue.arrived.end(),
-                                  [&](const Arrival& arrival) { return accepts(wanted, arrival.source); });
+                                  [&](const MessageArrival& arrival) { return accepts(wanted, arrival.source); });
   if (found == queue.arrived.end() || (wanted.peer == kAnySource && found->look >= look)) return std::nullopt;
-  Arrival arrival = std::move(*found);
+  MessageArrival arrival = std::move(*found);
   queue.arrived.erase(found);
   return arrival;
 }
@@ -56,7 +56,7 @@ std::vector<MessageMatcher::Match> MessageMatcher::fit(uint64_t look) {
   for (const int tag : touched_) {
     Queue& queue = tags_[tag];
     for (auto wanted = queue.wanted.begin(); wanted != queue.wanted.end() && !queue.arrived.empty();) {
-      std::optional<Arrival> arrival = take_arrival(queue, *wanted, look);
+      std::optional<MessageArrival> arrival = take_arrival(queue, *wanted, look);
       if (arrival) {
         matches.emplace_back(std::move(*wanted), std::move(*arrival));
         wanted = queue.wanted.erase(wanted);
@@ -85,8 +85,8 @@ std::vector<Message> MessageMatcher::give_up(int source) {
       given_up.push_back(std::move(*message));
       message = wanted.erase(message);
     }
-    const auto offered = [source](const Arrival& arrival) {
-      return arrival.source == source && arrival.record.kind == Record::kOffer;
+    const auto offered = [source](const MessageArrival& arrival) {
+      return arrival.source == source && arrival.record.kind == MessageRecord::kOffer;
     };
     arrived.erase(std::remove_if(arrived.begin(), arrived.end(), offered), arrived.end());
     tag = wanted.empty() && arrived.empty() ? tags_.erase(tag) : std::next(tag);
@@ -103,4 +103,4 @@ std::vector<Message> MessageMatcher::give_up_all() {
   return given_up;
 }
 
-}  // namespace switchml::shm
+}  // namespace switchml

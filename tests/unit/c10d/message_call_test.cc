@@ -1,4 +1,4 @@
-#include "c10d/memory_message.h"
+#include "c10d/message_call.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "shm/message_sender.h"
+#include "messages/message_sender.h"
 
 #include <algorithm>
 #include <iterator>
@@ -7,7 +7,7 @@
 
 #include "base/assert.h"
 
-namespace switchml::shm {
+namespace switchml {
 
 namespace {
 
@@ -19,12 +19,8 @@ constexpr int kWrittenAtOnce = 16;  // records
 
 }  // namespace
 
-MessageSender::MessageSender(const Mail& mail, int from, int to)
-    : mail_(mail),
-      from_(from),
-      to_(to),
-      ring_(mail.ring(from, to)),
-      most_short_(std::min(kMostShort, ring_.most_behind())) {}
+MessageSender::MessageSender(MessageTransport& transport, int to)
+    : transport_(transport), to_(to), most_short_(std::min(kMostShort, transport.most_behind())) {}
 
 void MessageSender::send(Message message) {
   message.sends = true;
@@ -32,7 +28,7 @@ void MessageSender::send(Message message) {
 }
 
 void MessageSender::answer(uint64_t id, bool wanted) {
-  answers_.push_back({wanted ? Record::kWanted : Record::kDropped, 0, id, 0, 0});
+  answers_.push_back({wanted ? MessageRecord::kWanted : MessageRecord::kDropped, 0, id, 0, 0});
 }
 
 std::optional<Message> MessageSender::answered(uint64_t id, bool wanted) {
@@ -47,20 +43,13 @@ std::optional<Message> MessageSender::answered(uint64_t id, bool wanted) {
 
 bool MessageSender::is_short(const Message& message) const {
   if (message.bytes > most_short_) return false;
-  return given_ - ring_.taken() + charge(message.bytes) <= kUnaskedFor * charge(most_short_);
-}
-
-Result<bool> MessageSender::put(const Record& record, const void* data, size_t behind) {
-  Result<bool> written = ring_.put(record, data, behind);
-  if (written.ok() && !written.value() && !ring_.await_room()) written = ring_.put(record, data, behind);
-  if (written.ok() && written.value()) mail_.signal(from_, to_);
-  return written;
+  return given_ - transport_.taken(to_) + charge(message.bytes) <= kUnaskedFor * charge(most_short_);
 }
 
 // Each says whether it has written something.
 Result<bool> MessageSender::write_answer() {
   if (answers_.empty()) return false;
-  Result<bool> written = put(answers_.front(), nullptr, 0);
+  Result<bool> written = transport_.put(to_, answers_.front(), nullptr, 0);
   if (written.ok() && written.value()) answers_.pop_front();
   return written;
 }
@@ -69,9 +58,9 @@ Result<bool> MessageSender::write_offer(std::vector<Message>* done) {
   if (fresh_.empty()) return false;
   Message& message = fresh_.front();
   const bool whole = is_short(message);
-  const Record record{whole ? Record::kWhole : Record::kOffer, message.tag, last_id_ + 1, message.bytes,
-                      mail_.ticket(to_)};
-  Result<bool> written = put(record, message.from, whole ? message.bytes : 0);
+  const MessageRecord record{whole ? MessageRecord::kWhole : MessageRecord::kOffer, message.tag, last_id_ + 1,
+                             message.bytes, transport_.ticket(to_)};
+  Result<bool> written = transport_.put(to_, record, message.from, whole ? message.bytes : 0);
   if (!written.ok() || !written.value()) return written;
   ++last_id_;
   if (whole) {
@@ -87,9 +76,9 @@ Result<bool> MessageSender::write_offer(std::vector<Message>* done) {
 Result<bool> MessageSender::write_piece(std::vector<Message>* done) {
   if (leaving_.empty()) return false;
   Message& message = leaving_.front();
-  const size_t bytes = std::min(ring_.most_behind(), message.bytes - message.moved);
-  const Record record{Record::kPiece, 0, 0, bytes, 0};
-  Result<bool> written = put(record, static_cast<const uint8_t*>(message.from) + message.moved, bytes);
+  const size_t bytes = std::min(transport_.most_behind(), message.bytes - message.moved);
+  const MessageRecord record{MessageRecord::kPiece, 0, 0, bytes, 0};
+  Result<bool> written = transport_.put(to_, record, static_cast<const uint8_t*>(message.from) + message.moved, bytes);
   if (!written.ok() || !written.value()) return written;
   message.moved += bytes;
   if (message.moved < message.bytes) return written;
@@ -128,4 +117,4 @@ std::string MessageSender::progress_of(const Message& message) const {
   return rank + " has not asked for it";
 }
 
-}  // namespace switchml::shm
+}  // namespace switchml

@@ -11,7 +11,7 @@
 #include "base/clock.h"
 #include "engine/spin_wait.h"
 
-namespace switchml::shm {
+namespace switchml {
 
 /// One thread.
 class IdleWait {
@@ -80,4 +80,4 @@ class CallersIdleWait {
   std::thread::id last_caller_;
 };
 
-}  // namespace switchml::shm
+}  // namespace switchml

@@ -9,28 +9,28 @@
 #include <utility>
 #include <vector>
 
-#include "shm/message.h"
-#include "shm/ring.h"
+#include "messages/message.h"
+#include "messages/message_transport.h"
 
-namespace switchml::shm {
+namespace switchml {
 
 /// A message of another rank that no receive has taken yet.
-struct Arrival {
+struct MessageArrival {
   int source = 0;
-  Record record;
+  MessageRecord record;
   uint64_t look = 0;               // when it came: the number of the look at all rings
   std::vector<uint8_t> data = {};  // a whole message's bytes
 };
 
 class MessageMatcher {
  public:
-  using Match = std::pair<Message, Arrival>;
+  using Match = std::pair<Message, MessageArrival>;
 
   void want(Message message);
   /// The receive that a message which comes now goes to, taken out: of those from this source alone. Nullopt: it has to
   /// arrive, as there is none, or its turn has not come.
   std::optional<Message> take_for(int source, int tag);
-  void arrive(Arrival arrival);
+  void arrive(MessageArrival arrival);
   /// What fits together now, taken out. A receive from any rank takes the message with the lowest ticket, of those that
   /// came before `look`: only then has everything come that was sent before them.
   std::vector<Match> fit(uint64_t look);
@@ -55,12 +55,12 @@ class MessageMatcher {
  private:
   struct Queue {
     std::deque<Message> wanted;
-    std::deque<Arrival> arrived;  // sorted by ticket
+    std::deque<MessageArrival> arrived;  // sorted by ticket
   };
-  static std::optional<Arrival> take_arrival(Queue& queue, const Message& wanted, uint64_t look);
+  static std::optional<MessageArrival> take_arrival(Queue& queue, const Message& wanted, uint64_t look);
 
   std::unordered_map<int, Queue> tags_;  // none of them empty
   std::vector<int> touched_;             // tags in which something may fit
 };
 
-}  // namespace switchml::shm
+}  // namespace switchml

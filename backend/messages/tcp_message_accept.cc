@@ -1,0 +1,86 @@
+// Connections that other ranks, and strangers, make to a TcpMessageTransport.
+#include <sys/epoll.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "messages/tcp_message_transport.h"
+#include "messages/tcp_message_wire.h"
+#include "socket/close_on_fork.h"
+#include "transport/tcp_socket.h"
+
+namespace switchml {
+
+using namespace tcp_message;
+
+namespace {
+
+constexpr int kAccepts = 64;
+constexpr size_t kStrangers = 16;  // beyond the ranks
+constexpr Duration kRest = milliseconds(100);
+
+}  // namespace
+
+void TcpMessageTransport::accept_some() {
+  const Time now = monotonic_now();
+  if (now < rests_until_) return;
+  for (int i = 0; i < kAccepts; ++i) {
+    Endpoint from;
+    Fd fd = accept_tcp(options_.listener.get(), &from);
+    const bool shortage = !fd.valid() && is_shortage(errno);
+    const bool crowded = strangers_.size() >= kStrangers + peers_.size();
+    if ((shortage || crowded) && !strangers_.empty()) {  // A rank says at once who it is.
+      forget(&strangers_.front().fd);
+      strangers_.pop_front();
+    }
+    if (shortage) {  // The listener would stay readable.
+      rests_until_ = now + kRest;
+      watch(options_.listener.get(), 0, kListening, true);
+    }
+    if (!fd.valid()) return;
+    close_on_fork(fd.get());
+    strangers_.push_back({std::move(fd), now, {}});
+    watch(strangers_.back().fd.get(), EPOLLIN, kStranger + static_cast<uint64_t>(strangers_.back().fd.get()));
+    if (greet(strangers_.back())) strangers_.pop_back();
+  }
+}
+
+/// True: it is none any more.
+bool TcpMessageTransport::greet(Stranger& stranger) {
+  MessageGreeting greeting;
+  char bytes[sizeof greeting];
+  const ssize_t got = ::recv(stranger.fd.get(), bytes, sizeof bytes - stranger.said.size(), MSG_DONTWAIT);
+  if (got < 0 && is_for_now(errno)) return false;
+  if (got > 0) stranger.said.append(bytes, static_cast<size_t>(got));
+  if (got > 0 && stranger.said.size() < sizeof greeting) return false;
+  if (got > 0) {
+    const uint32_t magic = std::exchange(greeting.magic, 0);
+    std::memcpy(&greeting, stranger.said.data(), sizeof greeting);
+    const bool known = greeting.magic == magic && greeting.key == options_.key &&
+                       greeting.rank < static_cast<uint32_t>(ranks()) && greeting.rank != static_cast<uint32_t>(rank());
+    const int from = known ? static_cast<int>(greeting.rank) : rank();
+    if (Incoming& in = peer(from).in; known && !in.fd.valid() && !in.over) {
+      in.fd = std::move(stranger.fd);
+      watch(in.fd.get(), EPOLLIN, kIn + greeting.rank, true);
+      signal_here(from);
+      return true;
+    }
+  }
+  forget(&stranger.fd);
+  return true;
+}
+
+void TcpMessageTransport::drop_strangers(Time now) {
+  while (!strangers_.empty() && now >= strangers_.front().since + kGreetingTime) {
+    forget(&strangers_.front().fd);
+    strangers_.pop_front();
+  }
+  if (rests_until_ != Time{} && now >= rests_until_) {
+    rests_until_ = Time{};
+    watch(options_.listener.get(), EPOLLIN, kListening, true);
+  }
+}
+
+}  // namespace switchml

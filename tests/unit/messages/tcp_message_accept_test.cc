@@ -1,0 +1,56 @@
+// Who may connect to a rank for messages.
+#include <gtest/gtest.h>
+#include <sys/socket.h>
+
+#include <deque>
+
+#include "messages/tcp_message_wire.h"
+#include "tcp_messengers.h"
+
+namespace switchml {
+namespace {
+
+using shm::testing::End;
+using testing::kLarge;
+using testing::TcpMessengers;
+
+class TcpMessageAccept : public TcpMessengers {};
+
+TEST_F(TcpMessageAccept, HearNoStrangers) {
+  begin(2);
+  std::deque<Fd> strangers;
+  for (int i = 0; i < 40; ++i) strangers.push_back(stranger(1));
+  MessageGreeting wrong;
+  wrong.key = 7;
+  EXPECT_EQ(::send(strangers.back().get(), &wrong, sizeof wrong, MSG_NOSIGNAL), static_cast<ssize_t>(sizeof wrong));
+  EXPECT_GT(::send(strangers.front().get(), "GET / HTTP/1.1\r\n\r\n", 18, MSG_NOSIGNAL), 0);
+  End& received = receive(1, 0, 1, kLarge);
+  send(0, 1, 1, kLarge, 3);
+  step_until([&] { return received.ends > 0; });
+  EXPECT_TRUE(received.ok()) << received.error();
+  const auto is_closed = [](const Fd& fd) {
+    int error = 0;
+    return is_over(fd.get(), &error);
+  };
+  step_until([&] { return is_closed(strangers.front()) && is_closed(strangers.back()); });
+}
+
+TEST_F(TcpMessageAccept, TakeARankOnce) {
+  begin(2);
+  End& received = receive(1, 0, 1, 4);
+  send(0, 1, 1, 4, 3);
+  step_until([&] { return received.ends > 0; });
+  const Fd second = stranger(1);
+  MessageGreeting greeting;
+  greeting.key = 101;
+  EXPECT_GT(::send(second.get(), &greeting, sizeof greeting, MSG_NOSIGNAL), 0);
+  int error = 0;
+  step_until([&] { return is_over(second.get(), &error); });
+  End& again = receive(1, 0, 1, 4);
+  send(0, 1, 1, 4, 5);
+  step_until([&] { return again.ends > 0; });
+  EXPECT_TRUE(again.ok());
+}
+
+}  // namespace
+}  // namespace switchml
