@@ -33,7 +33,6 @@ def tensors(rank):
 def run_ranks(lab, name, namespaces, settings, seconds=240):
     """Runs a rank in each namespace (None: the test's own) of a lab.Lab; [{"results": [tensor], "stats": dict}]."""
     store, outs = lab.folder / f"{name}.store", [lab.folder / f"{name}-{rank}.pt" for rank in range(len(namespaces))]
-    settings = {"GLOO_SOCKET_IFNAME": "lo", **settings}  # PyTorch before 2.3 connects Gloo at once
     ranks = {
         f"{name}-{rank}": lab.fork(
             f"{name}-{rank}", __file__, rank, len(namespaces), store, outs[rank], namespace=namespace, **settings

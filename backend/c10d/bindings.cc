@@ -57,20 +57,6 @@ std::shared_ptr<py::function> keep(py::function function) {
           }};
 }
 
-/// Called under the global lock too.
-class MakeGloo {
- public:
-  explicit MakeGloo(py::function function) : function_(keep(std::move(function))) {}
-  BasePtr operator()(const StorePtr& store, int rank, int size, std::chrono::milliseconds timeout,
-                     const std::string& address) const {
-    const py::gil_scoped_acquire locked;
-    return py::cast<BasePtr>((*function_)(store, rank, size, timeout, address));
-  }
-
- private:
-  std::shared_ptr<py::function> function_;
-};
-
 /// The client that python/switchml/_controller.py is.
 class PythonController : public ControllerClient {
  public:
@@ -179,8 +165,6 @@ c10::intrusive_ptr<ProcessGroupSwitchML> create(const StorePtr& store, int rank,
   settings.global_ranks = global_ranks;
   settings.world = below_prefixes(store);
   settings.config = configured(python.attr("_values_in_force")(options).cast<OptionMap>(), store, {rank, size, name});
-  settings.make_gloo = MakeGloo(python.attr("_gloo"));
-  settings.gloo_at_once = !python.attr("_gloo_is_lazy")().cast<bool>();
   settings.awaits_ranks = awaits_ranks;
   settings.needs_interpreter = !settings.config.controller.empty() || python.attr("_is_of_python")(store).cast<bool>();
   settings.controller = std::make_shared<PythonController>(python.attr("_ask_controller"), settings.config);

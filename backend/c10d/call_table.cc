@@ -38,7 +38,6 @@ const char* to_string(Way way) {
     case Way::kSwitch: return "switch";
     case Way::kMemory: return "memory";
     case Way::kPeers: return "peers";
-    case Way::kGloo: return "gloo";
     case Way::kStore: return "store";
     case Way::kLocal: return "local";
   }

@@ -39,11 +39,10 @@ const char* to_string(Call call);
 const char* profiling_title(Call call);
 
 /// Through the switch, in memory that all ranks share, over connections between the ranks that send and receive,
-/// through the Gloo group, through the key-value store, or without any other rank (groups of one).
-enum class Way : uint8_t { kSwitch, kMemory, kPeers, kGloo, kStore, kLocal };
-inline constexpr size_t kWays = 6;
-inline constexpr std::array<Way, kWays> kAllWays = {Way::kSwitch, Way::kMemory, Way::kPeers,
-                                                    Way::kGloo,   Way::kStore,  Way::kLocal};
+/// through the key-value store, or without any other rank (groups of one).
+enum class Way : uint8_t { kSwitch, kMemory, kPeers, kStore, kLocal };
+inline constexpr size_t kWays = 5;
+inline constexpr std::array<Way, kWays> kAllWays = {Way::kSwitch, Way::kMemory, Way::kPeers, Way::kStore, Way::kLocal};
 const char* to_string(Way way);
 
 /// Thread-safe.

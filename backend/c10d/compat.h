@@ -150,18 +150,6 @@ inline at::Tensor premultiplied(const at::Tensor& tensor, const c10d::ReduceOp& 
 
 // ---- members that not every base class has ----
 namespace detail {
-template <typename B>
-auto abort(B& base, int) -> decltype(base.abort()) {
-  base.abort();
-}
-template <typename B>
-void abort(B&, long) {}
-template <typename B>
-auto set_timeout(B& base, std::chrono::milliseconds t, int) -> decltype(base.setTimeout(t)) {
-  base.setTimeout(t);
-}
-template <typename B>
-void set_timeout(B&, std::chrono::milliseconds, long) {}
 template <typename Options>
 auto is_waited_for(const Options& options, int) -> decltype(!options.asyncOp) {
   return !options.asyncOp;
@@ -232,7 +220,5 @@ template <typename Options>
 bool is_waited_for(const Options& options) {
   return detail::is_waited_for(options, 0);
 }
-inline void abort(Base& base) { detail::abort(base, 0); }
-inline void set_timeout(Base& base, std::chrono::milliseconds t) { detail::set_timeout(base, t, 0); }
 
 }  // namespace switchml::compat

@@ -412,13 +412,6 @@ void EngineCall::barrier(std::vector<Outstanding::WeakWork> before) {
   flight_->parts.push_back(std::move(part));
 }
 
-// The announcement of this barrier carries a digest: ranks that announce anything else find out by it.
-void EngineCall::precheck(const std::string& what) {
-  precheck_ = true;
-  flight_->what = what;
-  barrier({});
-}
-
 void EngineCall::precheck(const std::string& what, const at::Tensor& numbers) {
   precheck_ = true;
   flight_->what = what;

@@ -65,12 +65,8 @@ class EngineCall {
   /// No elements: completes when every rank has called it, and `before` (of this rank) are complete as well.
   void barrier(std::vector<Outstanding::WeakWork> before);
 
-  /// No elements: fails on every rank with a mismatch unless all ranks make the same precheck, of the same call, at
-  /// this point. For calls that go through Gloo: it would hang, sum unlike things or move part of a tensor where ranks
-  /// disagree. `what`: "PRODUCT, float64, 100 elements".
-  void precheck(const std::string& what);
-  /// A precheck that sums `numbers` (int64, of the same size on all ranks) in place as well: what each rank has to tell
-  /// all.
+  /// Fails on every rank with a mismatch unless all ranks make the same precheck, of the same call, at this point; and
+  /// sums `numbers` (int64, of the same size on all ranks) in place: what each rank has to tell all. `what`: "float32".
   void precheck(const std::string& what, const at::Tensor& numbers);
 
   /// `outputs` are the future's value; so are several lists of them.

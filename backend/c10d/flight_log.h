@@ -48,7 +48,7 @@ struct FlightEntry {
   // The log's own, in nanoseconds since 1970; 0: not yet.
   uint64_t id = 0;
   int64_t created = 0;
-  int64_t started = 0;  // Handed to the engine, or to Gloo.
+  int64_t started = 0;  // Handed to the engine, or to the messages.
   int64_t completed = 0;
   bool retired = false;                 // is over: completed, or failed
   std::optional<float> duration_ms;     // Null where the group's calls are not timed.

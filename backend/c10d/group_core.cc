@@ -140,19 +140,6 @@ bool GroupCore::wait_until_landed(std::chrono::milliseconds limit) {
   return landing_.wait_for(lock, limit, [this] { return in_flight_ == 0; });
 }
 
-void GroupCore::await_verdict(const std::function<bool()>& told) {
-  constexpr Duration kMoment = seconds(1);
-  if (group_.size == 1) return;
-  Time end;
-  {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    const Time now = monotonic_now();
-    if (verdict_by_ == Time{} || now > verdict_by_ + kMoment) verdict_by_ = now + kMoment;
-    end = verdict_by_;
-  }
-  while (!told() && closed().ok() && monotonic_now() < end) std::this_thread::sleep_for(milliseconds(5));
-}
-
 std::string GroupCore::compare_calls(const std::string& mine) {
   std::call_once(compared_, [&] {
     if (const std::shared_ptr<Session> open = session()) comparison_ = open->compare_calls(mine);
@@ -196,7 +183,7 @@ void Outstanding::add(const c10::intrusive_ptr<c10d::Work>& work) {
     if (strong) dropped.push_back(std::move(strong));
     return done;
   };
-  // Mostly they complete in order, so that this is all: even a weak reference keeps what Gloo's works hold.
+  // Mostly they complete in order, so that this is all.
   while (!works_.empty() && over(works_.front())) works_.pop_front();
   if (works_.size() >= sweep_at_) {
     works_.erase(std::remove_if(works_.begin(), works_.end(), over), works_.end());

@@ -119,10 +119,6 @@ class GroupCore {
   void end_operation();
   bool wait_until_landed(std::chrono::milliseconds limit);
 
-  /// Gloo notices a dead rank at once and does not say which; the session says so in a moment. Waits for
-  /// that moment, which all failures within another one have in common, or until told() is true.
-  void await_verdict(const std::function<bool()>& told);
-
   /// The session's comparison of what each rank called, made once: the first disagreement is the one that matters.
   std::string compare_calls(const std::string& mine);
 
@@ -147,7 +143,6 @@ class GroupCore {
   Status closed_;
   Status call_failure_;
   size_t in_flight_ = 0;
-  Time verdict_by_{};
 
   std::once_flag compared_;
   std::string comparison_;

@@ -27,32 +27,6 @@ Tensors empty_like(const Tensors& tensors) {
 
 }  // namespace
 
-WorkPtr ProcessGroupSwitchML::through_gloo(Call call, OpType type, const Tensors& inputs,
-                                           const std::vector<Tensors>& outputs, const std::string& what,
-                                           std::chrono::milliseconds timeout, GlooDelegate::Issue issue,
-                                           std::function<void()> finish, const at::Tensor& numbers) {
-  const Tensors results = flattened(outputs);
-  arguments(call).own_elements(results);
-  const Status closed = core_->closed();
-  if (!closed.ok()) throw_status(closed, core_->context(call));
-  core_->start_pool(call);
-  const CallRecord record(core_, call, Way::kGloo);
-  WorkPtr precheck;
-  if (size_ > 1) {
-    EngineCall agreement = engine_call(call, type, c10d::ReduceOp::SUM, {timeout});
-    if (numbers.defined()) {
-      agreement.precheck(what, numbers);
-    } else {
-      agreement.precheck(what);
-    }
-    precheck = agreement.issue({});
-  }
-  milliseconds limit = timeout.count() > 0 ? timeout : timeout_.load();
-  if (limit.count() > 0) limit += core_->extensions().total();
-  return remember(
-      delegate_->start(record, type, precheck, limit, std::move(issue), inputs, outputs, std::move(finish)));
-}
-
 EngineCall ProcessGroupSwitchML::movement(Call call, OpType type, const Tensors& results, const std::string& what,
                                           Terms terms) const {
   arguments(call).own_elements(results);

@@ -13,7 +13,6 @@
 
 #include "base/log.h"
 #include "c10d/flight_log.h"
-#include "c10d/gloo_store.h"
 #include "c10d/shared_tensors.h"
 #include "c10d/store_rendezvous.h"
 #include "kernels/kernels.h"
@@ -101,18 +100,6 @@ std::string address_of(const Session& session) {
   return own.size == 0 ? "" : to_literal(own);
 }
 
-/// A Gloo group of all ranks. Its keys begin with `prefix`, and its waits end with the process group.
-c10::intrusive_ptr<compat::Base> make_gloo(const ProcessGroupSwitchML::Settings& settings,
-                                           const std::shared_ptr<GroupCore>& core, const std::string& prefix,
-                                           milliseconds timeout) {
-  const auto store = c10::make_intrusive<GlooStore>(settings.store, prefix, settings.size, timeout, [core] {
-    core->let_signals_in("its Gloo group");
-    return core->health();
-  });
-  const std::shared_ptr<Session> session = core->session();
-  return settings.make_gloo(store, settings.rank, settings.size, timeout, session ? address_of(*session) : "");
-}
-
 Statistics read_statistics(const Session& session, Engine& engine) {
   Statistics result;
   for (int shard = 0; shard < engine.shards(); ++shard) {
@@ -176,21 +163,11 @@ void ProcessGroupSwitchML::join_ranks(milliseconds timeout) {
       std::make_shared<GroupCore>(GroupInfo{settings_.rank, settings_.size, settings_.name, host_of(settings_.store)},
                                   settings_.global_ranks, settings_.world);
   monitored_barrier_.reset();
-  delegate_ = std::make_unique<GlooDelegate>(
-      core_, [this] { return make_gloo(settings_, core_, opening_prefix_ + "gloo/", timeout_.load()); });
   if (settings_.awaits_ranks) {
     core_->close(Status(Code::kUnavailable, "the group has no ranks before its first reconfigure()"));
     return;
   }
   open_session(timeout);
-  if (!settings_.gloo_at_once) return;
-  try {
-    delegate_->get();
-  } catch (...) {
-    core_->give_up("it has no Gloo group: " + exception_text(std::current_exception()).value_or(""));
-    shutdown();  // A kept exception may keep parts of the session.
-    throw;
-  }
 }
 
 void ProcessGroupSwitchML::open_session(milliseconds timeout) {
@@ -198,7 +175,6 @@ void ProcessGroupSwitchML::open_session(milliseconds timeout) {
                               settings_.name + ") could not start";
   Result<std::unique_ptr<StoreRendezvous>> store = StoreRendezvous::open(settings_.store, rank_);
   if (!store.ok()) throw_status(store.status(), context);
-  opening_prefix_ = store.value()->prefix();
   if (size_ == 1) return;
   if (const Status started = core_->pool().start(); !started.ok()) {
     give_up_opening(*store.value(), core_->group(), started);
@@ -213,10 +189,8 @@ void ProcessGroupSwitchML::open_session(milliseconds timeout) {
   const std::shared_ptr<Rendezvous> kept = std::move(store.value());
   monitored_barrier_ = std::make_unique<MonitoredBarrier>(kept, rank_, size_);
   core_->set_session(std::shared_ptr<Session>(session.value().release(), [kept](Session* ended) { delete ended; }));
-  // What Gloo has in hand would wait for a dead rank until its timeout.
   core_->session()->when_rank_is_lost([this](const Status& lost) {
     core_->call_failed(lost);
-    delegate_->abort(lost);
     core_->pool().post([core = core_.get()] { core->after_failure(); });  // hooks may take their time
   });
   SWITCHML_LOG(kInfo) << "group " << settings_.name << ", rank " << rank_ << " of " << size_ << ": "
@@ -263,10 +237,7 @@ Time ProcessGroupSwitchML::deadline(milliseconds timeout) const {
 
 void ProcessGroupSwitchML::setSequenceNumberForGroup() { core_->set_sequence(0); }
 
-void ProcessGroupSwitchML::setTimeout(milliseconds timeout) {
-  timeout_.store(timeout);
-  if (const auto group = delegate_->existing()) compat::set_timeout(*group, timeout);
-}
+void ProcessGroupSwitchML::setTimeout(milliseconds timeout) { timeout_.store(timeout); }
 
 c10::intrusive_ptr<compat::BaseOptions> ProcessGroupSwitchML::getBackendOptions() {
   auto options = c10::make_intrusive<Options>(timeout_.load());
@@ -319,8 +290,6 @@ void ProcessGroupSwitchML::abort() {
     core_->abort_hooks().run();
     if (monitored_barrier_) monitored_barrier_->interrupt("the process group was aborted");
     if (const auto session = core_->session()) session->abort("the process group was aborted");
-    delegate_->abort(Status(Code::kAborted, "the process group was aborted"));
-    if (const auto group = delegate_->existing()) compat::abort(*group);
   });
 }
 
@@ -364,8 +333,6 @@ void ProcessGroupSwitchML::end_everything() {
   if (session) session->await_others();
   if (session) session->abort("the process group was shut down");
   if (session) session->when_rank_is_lost(nullptr);
-  delegate_->abort(Status(Code::kAborted, "the process group was shut down"));
-  delegate_->release(kShutdownGrace);
   core_->wait_until_landed(kShutdownGrace);  // Aborted calls end on the pool's threads, not on the engine's.
   core_->pool().join();
   session.reset();

@@ -1,4 +1,4 @@
-// ProcessGroupSwitchML: torch.distributed's collectives over memory, hosts and switches; the rest goes to a Gloo group.
+// ProcessGroupSwitchML: torch.distributed's collectives over memory, hosts and switches.
 // docs/collectives.md has the table.
 #pragma once
 
@@ -15,7 +15,6 @@
 #include "c10d/coalescing.h"
 #include "c10d/compat.h"
 #include "c10d/engine_call.h"
-#include "c10d/gloo_delegate.h"
 #include "c10d/group_core.h"
 #include "c10d/monitored_barrier.h"
 #include "shm/arena.h"
@@ -45,12 +44,6 @@ class ProcessGroupSwitchML final : public compat::Base {
   using WorkPtr = c10::intrusive_ptr<c10d::Work>;
   using Tensors = std::vector<at::Tensor>;
 
-  /// Makes Gloo under the key prefix; see GlooDelegate::Factory. `address`: where the others reach this rank's host;
-  /// empty: as Gloo finds it.
-  using MakeGloo =
-      std::function<c10::intrusive_ptr<compat::Base>(const c10::intrusive_ptr<c10d::Store>& store, int rank, int size,
-                                                     std::chrono::milliseconds timeout, const std::string& address)>;
-
   struct Settings {
     c10::intrusive_ptr<c10d::Store> store;  // private to the group
     int rank = 0;
@@ -60,8 +53,6 @@ class ProcessGroupSwitchML final : public compat::Base {
     std::vector<uint64_t> global_ranks;  // Ranks of its members in the world; none: 0, 1, ...
     const void* world = nullptr;         // Identity of that world, for comparisons; null: not known.
     Config config;
-    MakeGloo make_gloo;
-    bool gloo_at_once = false;                     // Gloo connects all ranks in its constructor
     std::shared_ptr<ControllerClient> controller;  // asked where the configuration names one; may be null
     bool awaits_ranks = false;                     // opens no session: reconfigure() does
     bool needs_interpreter = false;                // the store or the controller's client is of Python
@@ -141,7 +132,7 @@ class ProcessGroupSwitchML final : public compat::Base {
   /// Works of later calls tell their getDuration().
   void enableCollectivesTiming() SWITCHML_LATER_OVERRIDE { core_->time_calls(); }
   /// TIMEOUT after a call's deadline, REMOTE_ERROR where a rank or the switch is lost, COMM_ERROR of all else that ends
-  /// the group, so after abort() and shutdown(). What Gloo alone has failed is not told.
+  /// the group, so after abort() and shutdown().
   compat::ErrorType getError() SWITCHML_LATER_OVERRIDE;
   /// The group of `ranks` (of this one), on their own part of `store`; null on the other ranks.
   c10::intrusive_ptr<compat::Base> split(const c10::intrusive_ptr<c10d::Store>& store, const std::vector<int>& ranks,
@@ -222,11 +213,6 @@ class ProcessGroupSwitchML final : public compat::Base {
   std::vector<uint64_t> global_ranks() const;
   /// Throws where the group is closed. `peer`: kAnySource is any rank.
   WorkPtr message(Call call, c10d::OpType type, const Tensors& tensors, int peer, int tag);
-  /// A collective that Gloo takes, behind a precheck. `what`: what ranks must agree about (EngineCall::precheck);
-  /// `inputs` are for a profile's eyes; `numbers`, if defined, are summed over the ranks before `issue` runs.
-  WorkPtr through_gloo(Call call, c10d::OpType type, const Tensors& inputs, const std::vector<Tensors>& outputs,
-                       const std::string& what, std::chrono::milliseconds timeout, GlooDelegate::Issue issue,
-                       std::function<void()> finish, const at::Tensor& numbers = {});
   /// A call that reduces such tensors. Throws where their types have no such operation.
   EngineCall reduction(Call call, c10d::OpType type, const Tensors& tensors, const c10d::ReduceOp& op,
                        Terms terms) const;
@@ -239,7 +225,7 @@ class ProcessGroupSwitchML final : public compat::Base {
                                  const c10d::ReduceScatterOptions& opts);
   Arguments arguments(Call call) const { return {call, core_->group()}; }
 
-  Settings settings_;  // this, core_, monitored_barrier_ and delegate_ are those of the last reconfigure()
+  Settings settings_;  // this, core_, and monitored_barrier_ are those of the last reconfigure()
   const c10::intrusive_ptr<c10d::Store> store_;  // The group was made with this one.
   const std::string handle_;
   std::set<int64_t> reconfigured_by_;  // uuids
@@ -247,9 +233,7 @@ class ProcessGroupSwitchML final : public compat::Base {
   std::atomic<std::chrono::milliseconds> timeout_;
   Outstanding outstanding_;
   Coalescing coalescing_;
-  std::string opening_prefix_;
   std::unique_ptr<MonitoredBarrier> monitored_barrier_;  // null in a group of one
-  std::unique_ptr<GlooDelegate> delegate_;
   mutable std::mutex shutdown_mutex_;
   std::condition_variable shutdown_ended_;
   bool shutdown_begun_ = false;

@@ -35,16 +35,6 @@ std::optional<std::string> exception_text(const std::exception_ptr& error) {
   }
 }
 
-std::exception_ptr gloo_exception(const std::exception_ptr& error, const std::string& context) {
-  const auto text = exception_text(error);
-  if (!text) return error;
-  try {
-    compat::throw_backend_error(context + ": the Gloo group: " + *text);
-  } catch (...) {
-    return std::current_exception();
-  }
-}
-
 std::exception_ptr status_exception(const Status& status, const std::string& context) {
   try {
     throw_status(status, context);
@@ -101,7 +91,7 @@ bool SwitchWork::wait(std::chrono::milliseconds timeout) {
 }
 
 void SwitchWork::wait_until_completed(std::chrono::milliseconds timeout) {
-  // In slices: the deadline may be set later, and signals come. A completion ends a slice at once.
+  // In slices, between which signals come in. A completion ends a slice at once.
   constexpr milliseconds kSlice{500};
   constexpr milliseconds kFarewell{1000};
   constexpr milliseconds kForever = std::chrono::hours(24 * 365);
@@ -111,11 +101,10 @@ void SwitchWork::wait_until_completed(std::chrono::milliseconds timeout) {
   if (waiters_work_) waiters_work_(monotonic_now() + std::min(limited ? timeout : kSlice, kSlice));
   std::unique_lock<std::mutex> lock(mutex_);
   for (;;) {
-    const Time until = limited ? end : deadline_;
-    const Time now = monotonic_now();
-    cv_.wait_for(lock, std::min<Duration>(kSlice, until - now), [this] { return completed_; });
+    const Duration left = limited ? end - monotonic_now() : Duration(kSlice);
+    cv_.wait_for(lock, std::min<Duration>(kSlice, left), [this] { return completed_; });
     if (completed_) return;
-    if (monotonic_now() >= until) throw_late(timeout);
+    if (limited && monotonic_now() >= end) throw_late(timeout);
     lock.unlock();
     try {
       record_.let_signals_in();
@@ -130,18 +119,8 @@ void SwitchWork::wait_until_completed(std::chrono::milliseconds timeout) {
 }
 
 void SwitchWork::throw_late(std::chrono::milliseconds timeout) const {
-  if (timeout.count() > 0) {
-    compat::throw_timeout(context() + ": Operation timed out! wait() gave up after " + std::to_string(timeout.count()) +
-                          " ms; the collective itself goes on");
-  }
-  compat::throw_timeout(context() +
-                        ": timeout: the Gloo group did not finish the call in time: has a rank stopped, or "
-                        "refused its own arguments?");
-}
-
-void SwitchWork::end_waits_at(Time deadline) {
-  const std::lock_guard<std::mutex> lock(mutex_);
-  deadline_ = deadline;
+  compat::throw_timeout(context() + ": Operation timed out! wait() gave up after " + std::to_string(timeout.count()) +
+                        " ms; the collective itself goes on");
 }
 
 std::vector<at::Tensor> SwitchWork::result() {
@@ -238,11 +217,6 @@ OpenCall::OpenCall(std::shared_ptr<GroupCore> core, CallRecord record, c10d::OpT
 
 OpenCall::~OpenCall() {
   if (work_) core_->end_operation();
-}
-
-void OpenCall::end_waits_at(Time deadline) {
-  const std::lock_guard<std::mutex> lock(mutex_);
-  if (work_) work_->end_waits_at(deadline);
 }
 
 void OpenCall::post(CompletionPool::Task task) const {

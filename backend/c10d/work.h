@@ -24,8 +24,6 @@ namespace switchml {
 /// DistBackendError, as NCCL's (before 2.0 RuntimeError, and TimeoutError after a timeout).
 [[noreturn]] void throw_status(const Status& status, const std::string& context);
 std::exception_ptr status_exception(const Status& status, const std::string& context);
-/// The same of what went wrong in Gloo, in the call that `context` names; what is no std::exception stays as it is.
-std::exception_ptr gloo_exception(const std::exception_ptr& error, const std::string& context);
 /// What an exception says, without c10's backtrace; nullopt: it is no std::exception.
 std::optional<std::string> exception_text(const std::exception_ptr& error);
 
@@ -65,9 +63,6 @@ class SwitchWork final : public c10d::Work {
   void set_source(int rank) { source_ = rank; }
   int sourceRank() const override { return source_ < 0 ? c10d::Work::sourceRank() : source_; }
 
-  /// From now on a wait() without a timeout ends at `deadline` with an error, for works that have no end of their own.
-  void end_waits_at(Time deadline);
-
   const CallRecord& record() const { return record_; }
   const std::string& context() const { return record_.context(); }
   /// A weak reference (a barrier keeps some) holds the object's memory, and would hold its members too.
@@ -86,7 +81,6 @@ class SwitchWork final : public c10d::Work {
   std::atomic<bool> over_{false};  // Seen to be complete, the future too.
   std::function<void(Time end)> waiters_work_;
   int source_ = -1;
-  Time deadline_ = kNever;  // guarded by the base's mutex_
   std::vector<std::vector<at::Tensor>> outputs_;
   c10::intrusive_ptr<c10::ivalue::Future> future_;
 };
@@ -107,8 +101,6 @@ class OpenCall {
   /// Before complete().
   const c10::intrusive_ptr<SwitchWork>& work() const { return work_; }
   const CallRecord& record() const { return work_->record(); }
-  /// SwitchWork::end_waits_at(), unless the call is complete.
-  void end_waits_at(Time deadline);
   const at::ThreadLocalState& thread_state() const { return thread_state_; }
 
   /// Runs `task` on a thread of the pool. It must let go of all that it holds.

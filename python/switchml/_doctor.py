@@ -272,7 +272,7 @@ def check_path(rank, place):
         return finding(
             FAIL,
             f"{to}: neither UDP nor TCP arrives",
-            "open the hosts' ephemeral ports to each other; name the interface: SWITCHML_INTERFACE, GLOO_SOCKET_IFNAME",
+            "open the hosts' ephemeral ports to each other; name the interface: SWITCHML_INTERFACE",
         )
     if size == 0:
         takes_tcp = os.environ.get("SWITCHML_TRANSPORT", "auto") in ("auto", "tcp")

@@ -146,33 +146,6 @@ def _values_in_force(options):
     )
 
 
-# ---- the Gloo group ----
-
-
-def _gloo_devices(address):
-    """Of the interfaces that the user names for Gloo, else of the address at which the ranks reach this host, not of
-    what its name resolves to. They connect lazily where this PyTorch's Gloo can: else its constructor connects all
-    ranks."""
-    gloo, lazily = dist.ProcessGroupGloo, {"lazy_init": True} if _gloo_is_lazy() else {}
-    interfaces = os.environ.get("GLOO_SOCKET_IFNAME", "")
-    if interfaces:
-        return [gloo.create_device(interface=name, **lazily) for name in interfaces.split(",")]
-    return [gloo.create_device(hostname=address, **lazily) if address else gloo.create_default_device(**lazily)]
-
-
-def _gloo(store, rank, size, timeout, address):
-    devices = _gloo_devices(address)
-    options = dist.ProcessGroupGloo._Options()
-    options._devices = devices
-    options._timeout = timeout
-    options._threads = 2 * len(devices)
-    return dist.ProcessGroupGloo(store, rank, size, options)
-
-
-def _gloo_is_lazy():
-    return "lazy_init" in (dist.ProcessGroupGloo.create_device.__doc__ or "")
-
-
 def _is_of_python(store):
     """Whether Python, not C++, has what the store keeps."""
     while hasattr(store, "underlying_store"):
@@ -209,8 +182,8 @@ def _create(options, pg_options):
 
 def _register():
     """Idempotent."""
-    if not dist.is_available() or not hasattr(dist, "ProcessGroupGloo"):
-        raise ImportError("switchml needs a PyTorch with torch.distributed and Gloo")
+    if not dist.is_available():
+        raise ImportError("switchml needs a PyTorch with torch.distributed")
     backend = dist.Backend
     if _NAME.upper() in backend._plugins:
         return
@@ -362,7 +335,7 @@ def _of_group(group, name, ask):
 class _Stats(dict):
     """Finds a counter by the name that it once had, too, with a warning."""
 
-    FORMER = {"calls_companion": "calls_gloo", "companion": "gloo", "nonfinite_groups": "nonfinite_superblocks"}
+    FORMER = {"nonfinite_groups": "nonfinite_superblocks"}
 
     def __missing__(self, name):
         now = self.FORMER.get(name)
@@ -382,7 +355,7 @@ def stats(group=None):
     """The counters of a group (default: the default group) on this rank, as a dict.
 
     Numbers at the top: packets_sent, bytes_sent, retransmissions, elements_summed_by_switch, witness_failures, ...;
-    calls_switch, calls_memory, calls_peers, calls_gloo, calls_store and calls_local; memory_bytes; arena_bytes, which
+    calls_switch, calls_memory, calls_peers, calls_store and calls_local; memory_bytes; arena_bytes, which
     tensors of empty() take, of arena_limit_bytes. Under "calls" the paths by collective, under "session" what was
     negotiated, and on the rank that hosts the embedded switch its own counters under "switch".
     """

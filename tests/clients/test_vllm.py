@@ -38,7 +38,7 @@ def check(results, way):
     assert texts == dict.fromkeys(texts, [expected, expected])
     for rank in results["switchml"]:
         (counters,) = rank["counters"]
-        assert counters[way] > 100 and counters["calls_gloo"] == 0
+        assert counters[way] > 100
 
 
 def test_two_ranks_of_one_host_generate_what_they_do_over_vllms_own_memory(generation):

@@ -83,7 +83,6 @@ def soak(until, seed):
         if turn == 1:
             print("under way", flush=True)
     moved_by = differences(before)
-    assert not (moves and moved_by["calls_gloo"]), moved_by
     return {"calls": calls, **moved_by}
 
 

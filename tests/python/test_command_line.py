@@ -289,12 +289,12 @@ def test_the_stub_of_the_compiled_module_is_what_it_has():
 def test_former_names_of_counters_are_found_with_a_warning():
     from switchml import _registration
 
-    counters = _registration._Stats({"calls_gloo": 3})
-    with pytest.warns(DeprecationWarning, match="'calls_companion' is 'calls_gloo' now"):
-        assert counters["calls_companion"] == 3
-    with pytest.warns(DeprecationWarning, match="'calls_companion' is 'calls_gloo' now"):
-        assert counters.get("calls_companion") == 3
-    for name in ("calls_bridge", "companion"):  # never was one, and is not in this one
+    counters = _registration._Stats({"nonfinite_superblocks": 3})
+    with pytest.warns(DeprecationWarning, match="'nonfinite_groups' is 'nonfinite_superblocks' now"):
+        assert counters["nonfinite_groups"] == 3
+    with pytest.warns(DeprecationWarning, match="'nonfinite_groups' is 'nonfinite_superblocks' now"):
+        assert counters.get("nonfinite_groups") == 3
+    for name in ("calls_bridge", "calls_gloo"):  # never was one, and is gone
         assert counters.get(name) is None
         with pytest.raises(KeyError):
             counters[name]

@@ -35,7 +35,7 @@ def rank_loses_one(victim, flags):
     outputs = [torch.empty(2) for _ in range(dist.get_world_size())]
     dist.all_gather(outputs, torch.full((2,), float(dist.get_rank())))
     gathered = [int(output[0]) for output in outputs]
-    # A message, and what Gloo is needed for.
+    # A message.
     if dist.get_rank() == 0:
         dist.send(torch.ones(3), 1)
     elif dist.get_rank() == 1:

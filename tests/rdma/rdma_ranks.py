@@ -112,7 +112,7 @@ def answer(work, hosts, settings):
     )  # fmt: skip
     results, stats = WORK[work](rank), switchml.stats()
     dist.destroy_process_group()
-    kept = ("session", "calls_gloo", "bytes_written_in_place")
+    kept = ("session", "bytes_written_in_place")
     return {"results": results, **{name: stats[name] for name in kept}}
 
 

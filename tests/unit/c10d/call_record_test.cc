@@ -18,8 +18,8 @@ using Sizes = std::vector<std::vector<int64_t>>;
 TEST(CallRecord, ACollectiveIsCountedNumberedAndLoggedWithTheShapesOfItsTensors) {
   const auto core = core_of(1, 2, {3, 7});
   core->set_sequence(4);
-  CallRecord record(core, Call::kAllGather, Way::kGloo);
-  EXPECT_EQ(core->calls().get(Call::kAllGather, Way::kGloo), 1U);
+  CallRecord record(core, Call::kAllGather, Way::kPeers);
+  EXPECT_EQ(core->calls().get(Call::kAllGather, Way::kPeers), 1U);
   EXPECT_EQ(record.sequence(), 5U);
   EXPECT_STREQ(record.title(), "switchml:all_gather");
   record.log({at::zeros({2, 3}), at::Tensor()}, {{at::zeros({4}, at::kLong)}, {at::zeros({})}}, milliseconds(9));

@@ -14,13 +14,13 @@ TEST(CallTable, CountsByCallAndPath) {
   CallTable table;
   table.add(Call::kAllReduce, Way::kSwitch);
   table.add(Call::kAllReduce, Way::kSwitch);
-  table.add(Call::kAllReduce, Way::kGloo);
+  table.add(Call::kAllReduce, Way::kPeers);
   table.add(Call::kBarrier, Way::kSwitch);
   EXPECT_EQ(table.get(Call::kAllReduce, Way::kSwitch), 2U);
-  EXPECT_EQ(table.get(Call::kAllReduce, Way::kGloo), 1U);
+  EXPECT_EQ(table.get(Call::kAllReduce, Way::kPeers), 1U);
   EXPECT_EQ(table.get(Call::kAllReduce, Way::kLocal), 0U);
   EXPECT_EQ(table.total(Way::kSwitch), 3U);
-  EXPECT_EQ(table.total(Way::kGloo), 1U);
+  EXPECT_EQ(table.total(Way::kPeers), 1U);
   EXPECT_EQ(table.total(Way::kLocal), 0U);
 }
 
@@ -39,7 +39,7 @@ TEST(CallTable, EveryCallHasItsOwnNameAndTitle) {
 TEST(CallTable, EveryPathHasItsOwnName) {
   std::set<std::string> names;
   for (const Way path : kAllWays) names.insert(to_string(path));
-  EXPECT_EQ(names, (std::set<std::string>{"switch", "memory", "peers", "gloo", "store", "local"}));
+  EXPECT_EQ(names, (std::set<std::string>{"switch", "memory", "peers", "store", "local"}));
 }
 
 TEST(CallTable, CountsFromManyThreads) {
@@ -47,11 +47,11 @@ TEST(CallTable, CountsFromManyThreads) {
   std::vector<std::thread> threads;
   for (int t = 0; t < 4; ++t) {
     threads.emplace_back([&table] {
-      for (int i = 0; i < 1000; ++i) table.add(Call::kSend, Way::kGloo);
+      for (int i = 0; i < 1000; ++i) table.add(Call::kSend, Way::kPeers);
     });
   }
   for (std::thread& thread : threads) thread.join();
-  EXPECT_EQ(table.get(Call::kSend, Way::kGloo), 4000U);
+  EXPECT_EQ(table.get(Call::kSend, Way::kPeers), 4000U);
 }
 
 }  // namespace

@@ -52,9 +52,9 @@ EngineCall on(const std::shared_ptr<GroupCore>& core, const c10d::ReduceOp& op =
   return EngineCall(core, call, OpType::ALLREDUCE, op, monotonic_now() + limit);
 }
 
-WorkPointer fenced(const std::shared_ptr<GroupCore>& core, const std::string& what, Call call = Call::kAllReduce) {
+WorkPointer prechecked(const std::shared_ptr<GroupCore>& core, const std::string& what, Call call = Call::kAllToAll) {
   EngineCall precheck = on(core, c10d::ReduceOp::SUM, call);
-  precheck.precheck(what);
+  precheck.precheck(what, at::ones({2}, at::kLong));
   return precheck.issue({});
 }
 
@@ -201,7 +201,7 @@ TEST(Precheck, PassesWhenAllRanksMakeTheSame) {
   const Cores cores(3);
   cores.on_each([](int, const auto& core) {
     core->next_sequence();  // of the call that it accompanies
-    const WorkPointer work = fenced(core, "PRODUCT, float64, 100 elements");
+    const WorkPointer work = prechecked(core, "float64");
     EXPECT_EQ(failure_of(work), "");
     EXPECT_TRUE(work->result().empty());
     EXPECT_EQ(core->sequence(), 1U);
@@ -212,19 +212,19 @@ TEST(Precheck, PassesWhenAllRanksMakeTheSame) {
 TEST(Precheck, FailsOnEveryRankThatMakesAnother) {
   const Cores cores(2);
   cores.on_each([](int rank, const auto& core) {
-    const std::string mine = rank == 0 ? "PRODUCT, float64, 100 elements" : "PRODUCT, float64, 101 elements";
-    const std::string text = failure_of(fenced(core, mine));
+    const std::string mine = rank == 0 ? "float64" : "float32";
+    const std::string text = failure_of(prechecked(core, mine));
     EXPECT_TRUE(contains(text, "ranks called different collectives"));
-    EXPECT_TRUE(contains(text, "100 elements"));
-    EXPECT_TRUE(contains(text, "101 elements"));
+    EXPECT_TRUE(contains(text, "float64"));
+    EXPECT_TRUE(contains(text, "float32"));
   });
 }
 
 TEST(Precheck, TellsCallsApart) {
   const Cores cores(2);
   cores.on_each([](int rank, const auto& core) {
-    const Call call = rank == 0 ? Call::kAllReduce : Call::kAllReduceCoalesced;
-    EXPECT_TRUE(contains(failure_of(fenced(core, "SUM, float64, 1 elements", call)), "different collectives"));
+    const Call call = rank == 0 ? Call::kAllToAll : Call::kAllToAllSingle;
+    EXPECT_TRUE(contains(failure_of(prechecked(core, "float64", call)), "different collectives"));
   });
 }
 
@@ -234,7 +234,7 @@ TEST(Precheck, FailsAgainstARealCallAndABarrier) {
     cores.on_each([&](int rank, const auto& core) {
       WorkPointer work;
       if (rank == 0) {
-        work = fenced(core, "PRODUCT, float64, 100 elements");
+        work = prechecked(core, "float64");
       } else if (barrier) {
         EngineCall call = on(core, c10d::ReduceOp::SUM, Call::kBarrier);
         call.barrier({});
@@ -245,7 +245,7 @@ TEST(Precheck, FailsAgainstARealCallAndABarrier) {
         call.in_place(tensor);
         work = call.issue({tensor});
       }
-      EXPECT_TRUE(contains(failure_of(work), rank == 0 ? "PRODUCT, float64, 100 elements" : "mismatch"));
+      EXPECT_TRUE(contains(failure_of(work), rank == 0 ? "all_to_all(float64)" : "mismatch"));
     });
   }
 }

@@ -1,5 +1,5 @@
-// The ranks of a process group as threads of this process: a HashStore, an embedded switch on loopback, and Gloo
-// in memory.
+// The ranks of a process group as threads of this process: a HashStore and an embedded switch on
+// loopback.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -13,9 +13,10 @@
 #include <vector>
 
 #include "c10d/process_group.h"
-#include "fake_gloo.h"
 
 namespace switchml {
+
+using TensorList = std::vector<at::Tensor>;
 
 /// What `f` throws, as text; empty if it throws nothing.
 template <typename F>
@@ -119,10 +120,6 @@ class Cluster {
     result.timeout = std::chrono::seconds(20);
     result.name = "test";
     result.config.transport = "udp";  // through the switch in rank 0, though all ranks are on one host
-    result.make_gloo = [meeting = gloo](const c10::intrusive_ptr<c10d::Store>&, int r, int n, std::chrono::milliseconds,
-                                        const std::string&) -> c10::intrusive_ptr<compat::Base> {
-      return c10::make_intrusive<FakeGloo>(meeting, r, n);
-    };
     return result;
   }
 
@@ -150,7 +147,6 @@ class Cluster {
   uint64_t count(int rank, Call call, Way path) const { return (*this)[rank].calls().get(call, path); }
 
   const c10::intrusive_ptr<c10d::HashStore> store = c10::make_intrusive<c10d::HashStore>();
-  const std::shared_ptr<GlooMeeting> gloo = std::make_shared<GlooMeeting>();
 
  private:
   std::vector<c10::intrusive_ptr<Group>> groups_;

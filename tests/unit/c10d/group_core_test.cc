@@ -211,24 +211,6 @@ TEST(Outstanding, KeepsNothingAlive) {
   EXPECT_TRUE(all[0].expired());
 }
 
-TEST(GroupCore, EveryFailureHasItsMomentButNotTwoAtATime) {
-  GroupCore core({0, 2, "g"});
-  const auto nobody_tells = [] { return false; };
-  const auto took = [&] {
-    const Time begin = monotonic_now();
-    core.await_verdict(nobody_tells);
-    return monotonic_now() - begin;
-  };
-  EXPECT_GE(took(), milliseconds(900));
-  EXPECT_LT(took(), milliseconds(500)) << "the same failure";
-  std::this_thread::sleep_for(milliseconds(1100));
-  EXPECT_GE(took(), milliseconds(900)) << "another one";
-  std::this_thread::sleep_for(milliseconds(1100));
-  const Time begin = monotonic_now();
-  core.await_verdict([] { return true; });
-  EXPECT_LT(monotonic_now() - begin, milliseconds(500));
-}
-
 TEST(CallOrder, LaunchesWhatWaitsInItsOrderAndNothingBeforeIt) {
   CallOrder order;
   std::vector<int> launched;

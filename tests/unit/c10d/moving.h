@@ -38,7 +38,6 @@ inline void with_integers(Cluster::Settings& settings) { settings.config.precisi
 /// Between hosts, and in memory.
 class EachWayOfMoving : public ::testing::TestWithParam<Way> {
  protected:
-  static bool by_gloo() { return GetParam() == Way::kGloo; }
   static std::function<void(Cluster::Settings&)> way() {
     if (GetParam() != Way::kMemory) return with_integers;
     return [](Cluster::Settings& settings) { settings.config.transport = "shm"; };

@@ -34,8 +34,6 @@ void expect_sums(const Cluster& cluster) {
   });
 }
 
-using FakePtr = c10::intrusive_ptr<compat::Base>;
-
 bool comes_true(const std::function<bool()>& condition) {
   const Time end = monotonic_now() + seconds(60);
   while (!condition() && monotonic_now() < end) std::this_thread::sleep_for(milliseconds(1));
@@ -112,60 +110,6 @@ TEST(ProcessGroup, OpensAgainOnTheSameStore) {
   first.drop();
   const Cluster second(2, [&](Group::Settings& settings) { settings.store = first.store; });
   expect_sums(second);
-}
-
-// ---- Gloo ----
-
-TEST(ProcessGroup, MakesGlooWhenItIsNeededAndOnce) {
-  const Cluster cluster(2);
-  expect_sums(cluster);
-  EXPECT_EQ(cluster.gloo->made_on(0), 0);
-  for (int i = 0; i < 2; ++i) cluster.on_each([](int, Group& group) { EXPECT_EQ(failure_of_exchange(group), ""); });
-  EXPECT_EQ(cluster.gloo->made_on(0), 1);
-  EXPECT_EQ(cluster.gloo->made_on(1), 1);
-}
-
-TEST(ProcessGroup, MakesGlooAtOnceWhereItMust) {
-  const Cluster cluster(2, [](Group::Settings& settings) { settings.gloo_at_once = true; });
-  EXPECT_EQ(cluster.gloo->made_on(0), 1);
-  EXPECT_EQ(cluster.gloo->made_on(1), 1);
-}
-
-TEST(ProcessGroup, PassesOnWhyThereIsNoGloo) {
-  const Cluster cluster(2, [](Group::Settings& settings) {
-    settings.make_gloo = [](auto&&...) -> c10::intrusive_ptr<compat::Base> {
-      throw std::runtime_error("no network interface");
-    };
-  });
-  cluster.on_each([](int, Group& group) { EXPECT_TRUE(contains(failure_of_exchange(group), "no network interface")); });
-  expect_sums(cluster);
-}
-
-TEST(ProcessGroup, LeavesNoSessionOpenWithoutGloo) {
-  ServerOptions options;
-  options.listen = resolve_address("127.0.0.1:0", "test").value();
-  const auto server = SwitchServer::start(options);
-  ASSERT_TRUE(server.ok()) << server.status().to_string();
-  const Cluster none(0);
-  std::vector<std::exception_ptr> kept(2);  // with what they have seen of the session
-  on_each_rank(2, [&](int rank) {
-    Group::Settings settings = none.settings(rank, 2);
-    settings.config.switch_address = to_string(server.value()->local());
-    settings.gloo_at_once = true;
-    if (rank == 0) settings.make_gloo = [](auto&&...) -> FakePtr { throw std::runtime_error("no interface"); };
-    try {
-      const auto group = Group::create(std::move(settings));
-      const std::string text = failure_of_all_reduce(*group);
-      const bool left = contains(text, "rank 0 (left the session)");  // before this rank had met it
-      EXPECT_TRUE(left || contains(text, "gave up: it has no Gloo group: no interface")) << text;
-    } catch (const std::runtime_error&) {
-      kept[static_cast<size_t>(rank)] = std::current_exception();
-    }
-  });
-  EXPECT_TRUE(kept[0] && !kept[1]);
-  const SwitchCounters counters = server.value()->counters();
-  EXPECT_EQ(counters.sessions_opened.get(), 1U);
-  EXPECT_EQ(counters.sessions_closed.get(), 1U);
 }
 
 // ---- interruptions ----

@@ -23,14 +23,25 @@ at::Tensor given_by(int rank, at::ScalarType type) {
   return at::remainder(counting(7).mul(rank + 1).add(rank), 11).add(1).to(type);
 }
 
+at::Tensor combined(const at::Tensor& a, const at::Tensor& b, const Reduced& op) {
+  switch (op.op_) {
+    case Reduced::PRODUCT: return at::mul(a, b);
+    case Reduced::MIN: return at::minimum(a, b);
+    case Reduced::MAX: return at::maximum(a, b);
+    case Reduced::BAND: return at::bitwise_and(a, b);
+    case Reduced::BOR: return at::bitwise_or(a, b);
+    case Reduced::BXOR: return at::bitwise_xor(a, b);
+    default: return at::add(a, b);
+  }
+}
+
 /// The result over all ranks, computed with the type's own arithmetic.
 at::Tensor expected_of(int size, at::ScalarType type, const Reduced& op) {
-  const bool sums = op.op_ == Reduced::AVG || op.op_ == Reduced::PREMUL_SUM;
   at::Tensor total;
   for (int rank = 0; rank < size; ++rank) {
     at::Tensor mine = given_by(rank, type);
     if (op.op_ == Reduced::PREMUL_SUM) mine = mine.mul(2);
-    total = total.defined() ? fake_gloo::combined(total, mine, sums ? Reduced(Reduced::SUM) : op) : mine;
+    total = total.defined() ? combined(total, mine, op) : mine;
   }
   if (op.op_ != Reduced::AVG) return total;
   if (at::isIntegralType(type, false)) return at::div(total, size, "trunc");
