@@ -253,10 +253,10 @@ class PairwiseExchange : public std::enable_shared_from_this<PairwiseExchange> {
   OpenCall call_;
   const CallRecord record_;
   std::vector<HostView> views_;
-  std::vector<Ends> ends_;          // by rank
+  std::vector<Ends> ends_;          // One for each rank.
   std::atomic<int> unfinished_{1};  // messages, and that there are no more
   std::mutex mutex_;
-  Status status_;  // of the first message that has failed
+  Status status_;  // The first message that fails sets it.
   std::exception_ptr error_;
 };
 

@@ -104,7 +104,7 @@ class GroupCore {
 
   /// Which way calls of the group's engine go.
   Way engine_way() const { return engine_way_.load(std::memory_order_relaxed); }
-  /// And messages between ranks.
+  /// Which way messages between its ranks go.
   Way message_way() const { return engine_can_exchange() ? Way::kMemory : Way::kPeers; }
   /// Whether the group's engine does an all_to_all; the same on all ranks. A group of one needs none for that.
   bool engine_can_exchange() const;

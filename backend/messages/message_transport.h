@@ -84,19 +84,19 @@ class MessageTransport {
   /// Threads of a rank, of which one at a time looks after its messages.
   enum class Sleeper : uint32_t { kNobody = 0, kThread = 1, kCaller = 2 };
   /// What a sleep of that thread begins with.
-  virtual uint32_t doorbell(Sleeper who) const = 0;
+  virtual uint32_t doorbell(Sleeper sleeper) const = 0;
   /// Signals ring for that sleeper, which calls this, from now on. It looks once more after this whether there is
   /// something to do.
-  virtual void fall_asleep(Sleeper who) = 0;
+  virtual void fall_asleep(Sleeper sleeper) = 0;
   /// The same for the thread, which may sleep already.
   virtual void hand_to_thread() = 0;
   virtual void awake() = 0;
   /// Until the doorbell rings that has been at `heard`, at most `timeout`; may return early.
-  virtual void wait_for_bell(Sleeper who, uint32_t heard, Duration timeout) = 0;
+  virtual void wait_for_bell(Sleeper sleeper, uint32_t heard, Duration timeout) = 0;
   /// Rings for the sleeper that signals would ring for.
   virtual void wake() = 0;
   /// Rings in any case.
-  virtual void ring_for(Sleeper who) = 0;
+  virtual void ring_for(Sleeper sleeper) = 0;
 };
 
 }  // namespace switchml

@@ -31,7 +31,7 @@ void TcpMessageTransport::accept_some() {
     Fd fd = accept_tcp(options_.listener.get(), &from);
     const bool shortage = !fd.valid() && is_shortage(errno);
     const bool crowded = strangers_.size() >= kStrangers + peers_.size();
-    if ((shortage || crowded) && !strangers_.empty()) {  // A rank says at once who it is.
+    if ((shortage || crowded) && !strangers_.empty()) {  // A rank says its number at once.
       forget(&strangers_.front().fd);
       strangers_.pop_front();
     }

@@ -78,7 +78,7 @@ TcpMessageTransport::~TcpMessageTransport() {
   keep_on_fork(options_.listener.get());
 }
 
-// Who hears of this rank's leave by others must find all that it has sent.
+// A rank that hears of this one's leave by others must find all that it has sent.
 void TcpMessageTransport::linger() {
   const Time end = monotonic_now() + (gone_ == State::kLeft ? kLinger : kFailedLinger);
   const auto owes = [this](int to) {
@@ -127,9 +127,9 @@ RankSet TcpMessageTransport::take_signals() {
       case kOut: heard(number, events[i].events); break;
       case kIn: signal_here(number); break;
       default:
-        const auto who = std::find_if(strangers_.begin(), strangers_.end(),
-                                      [number](const Stranger& each) { return each.fd.get() == number; });
-        if (who != strangers_.end() && greet(*who)) strangers_.erase(who);
+        const auto stranger = std::find_if(strangers_.begin(), strangers_.end(),
+                                           [number](const Stranger& each) { return each.fd.get() == number; });
+        if (stranger != strangers_.end() && greet(*stranger)) strangers_.erase(stranger);
     }
   }
   {
@@ -174,26 +174,26 @@ void TcpMessageTransport::hand_to_thread() {
 }
 
 void TcpMessageTransport::wake() {
-  const Sleeper who = sleeper_.exchange(Sleeper::kNobody);
-  if (who != Sleeper::kNobody) ring_for(who);
+  const Sleeper sleeper = sleeper_.exchange(Sleeper::kNobody);
+  if (sleeper != Sleeper::kNobody) ring_for(sleeper);
 }
 
-void TcpMessageTransport::ring_for(Sleeper who) {
+void TcpMessageTransport::ring_for(Sleeper sleeper) {
   const uint64_t one = 1;
-  while (::write(bells_[static_cast<size_t>(who) - 1].get(), &one, sizeof one) < 0 && errno == EINTR) {
+  while (::write(bells_[static_cast<size_t>(sleeper) - 1].get(), &one, sizeof one) < 0 && errno == EINTR) {
   }
 }
 
-// Connections wake the one whose turn it is.
-void TcpMessageTransport::wait_for_bell(Sleeper who, uint32_t /*heard*/, Duration timeout) {
-  const int bell = bells_[static_cast<size_t>(who) - 1].get();
-  const bool sees = sleeper_ == who;
-  if (who == Sleeper::kThread) thread_sees_ = sees;
+// Connections wake the sleeper that has the turn.
+void TcpMessageTransport::wait_for_bell(Sleeper sleeper, uint32_t /*heard*/, Duration timeout) {
+  const int bell = bells_[static_cast<size_t>(sleeper) - 1].get();
+  const bool sees = sleeper_ == sleeper;
+  if (sleeper == Sleeper::kThread) thread_sees_ = sees;
   pollfd polled[] = {{bell, POLLIN, 0}, {sees ? epoll_.get() : -1, POLLIN, 0}};
   const auto left = std::clamp<Duration>(timeout, Duration(0), std::chrono::hours(1)).count();
   const timespec at_most{static_cast<time_t>(left / 1'000'000'000), static_cast<long>(left % 1'000'000'000)};
   ::ppoll(polled, 2, &at_most, nullptr);
-  if (who == Sleeper::kThread) thread_sees_ = false;
+  if (sleeper == Sleeper::kThread) thread_sees_ = false;
   uint64_t rung = 0;
   if (polled[0].revents != 0) [[maybe_unused]]
     const ssize_t heard = ::read(bell, &rung, sizeof rung);

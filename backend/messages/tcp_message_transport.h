@@ -26,8 +26,8 @@ struct MessageDoor {
 struct TcpMessageOptions {
   int rank = 0;
   int ranks = 1;
-  Fd listener;       // of this rank's door
-  uint64_t key = 0;  // of this rank's door
+  Fd listener;       // It listens at this rank's door.
+  uint64_t key = 0;  // That of this rank's door.
   /// The door of another rank.
   std::function<Result<MessageDoor>(int rank)> find_door;
 };
@@ -65,13 +65,13 @@ class TcpMessageTransport final : public MessageTransport {
 
   bool has_work() const override;
   void notify() override;
-  uint32_t doorbell(Sleeper /*who*/) const override { return 0; }  // It stays rung until a sleeper has heard it.
-  void fall_asleep(Sleeper who) override { sleeper_ = who; }
+  uint32_t doorbell(Sleeper /*sleeper*/) const override { return 0; }  // It stays rung until a sleeper has heard it.
+  void fall_asleep(Sleeper sleeper) override { sleeper_ = sleeper; }
   void hand_to_thread() override;
   void awake() override { sleeper_ = Sleeper::kNobody; }
-  void wait_for_bell(Sleeper who, uint32_t heard, Duration timeout) override;
+  void wait_for_bell(Sleeper sleeper, uint32_t heard, Duration timeout) override;
   void wake() override;
-  void ring_for(Sleeper who) override;
+  void ring_for(Sleeper sleeper) override;
 
  private:
   static constexpr size_t kMostBehind = 128 * 1024;
@@ -105,7 +105,7 @@ class TcpMessageTransport final : public MessageTransport {
     Time broken_at = kNever;        // Without a farewell.
     std::string reason;
   };
-  /// An accepted connection that has not said who it is.
+  /// An accepted connection that has not said its number.
   struct Stranger {
     Fd fd;
     Time since;
@@ -136,7 +136,7 @@ class TcpMessageTransport final : public MessageTransport {
 
   const TcpMessageOptions options_;
   const Fd epoll_;
-  const std::array<Fd, 2> bells_;  // by sleeper
+  const std::array<Fd, 2> bells_;  // One for each sleeper.
   std::vector<Peer> peers_;
   std::list<Stranger> strangers_;
   Time rests_until_{};  // the listener, where there is no descriptor

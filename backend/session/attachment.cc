@@ -194,7 +194,7 @@ Attachment::Attachment(Agreed* agreed, Membership& membership, Rendezvous& store
 Attachment::~Attachment() {
   stop_failover();
   if (messages_ != nullptr && !in_memory())
-    messages_->close();  // Who hears that this rank has left finds its messages.
+    messages_->close();  // A rank that hears that this one has left finds its messages.
   if (watches_) membership_.leave();
   if (engine_ == nullptr && memory_ != nullptr) board().leave(local_index());
   engine_.reset();
