@@ -157,7 +157,11 @@ size_t TensorChunks::copy_input(const ChunkedCall& call, ElementRange chunk, con
     return 0;
   }
   if (const auto* exchange = std::get_if<Exchange>(&collective.kind)) {
-    return copy(exchange->input, 0, std::min(elements, std::max(exchange->send_count, first) - first));
+    const auto within = [&](size_t element) { return std::min(elements, std::max(element, first) - first); };
+    const size_t end = within(exchange->send_count);
+    if (own_input(call, chunk) == nullptr) return copy(exchange->input, 0, end);
+    const OutputRange& own = exchange->receive_ranges[static_cast<size_t>(rank_)];
+    return copy(exchange->input, 0, within(own.begin)) + copy(exchange->input, within(own.end), end);
   }
   if (own_input(call, chunk) == nullptr || board_.shape().owners > 0 || !board_.is_shared_out(said)) {
     return copy(collective.input(), 0, elements);
@@ -196,9 +200,12 @@ void TensorChunks::make(const ChunkedCall& call, ElementRange chunk, uint64_t se
 void TensorChunks::make_own(const ChunkedCall& call, ElementRange chunk, uint64_t seq) const {
   const Collective& collective = call.collective;
   if (const Gather* gather = collective.gather()) {
+    const uint8_t* own = std::holds_alternative<Exchange>(collective.kind) ? own_input(call, chunk) : nullptr;
     int rank = 0;
     for (const OutputRange& range : gather->receive_ranges) {
-      write(collective.type, range, chunk, board_.elements_of(rank++, seq));
+      const bool is_direct = rank == rank_ && own != nullptr;
+      write(collective.type, range, chunk, is_direct ? own : board_.elements_of(rank, seq));
+      ++rank;
     }
     return;
   }
