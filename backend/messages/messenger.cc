@@ -104,12 +104,29 @@ void Messenger::read(int source) {
   }
   const uint8_t* behind = nullptr;
   while (const MessageRecord* record = transport_.next(source, &behind)) {
+    if (!is_expected(source, *record)) {
+      return fail({Code::kUnavailable, name_of(source) + " does not speak as a rank does: something else came, or " +
+                                           "its messages were damaged on their way"});
+    }
     read_one(source, *record, behind);
     transport_.pop(source);
   }
   if (gone) {
     peer(source).gone = true;
     leavers_.set(static_cast<size_t>(source));
+  }
+}
+
+bool Messenger::is_expected(int source, const MessageRecord& record) const {
+  const Peer& from = peers_[static_cast<size_t>(source)];
+  switch (record.kind) {
+    case MessageRecord::kOffer:
+    case MessageRecord::kWhole: return true;
+    case MessageRecord::kPiece:
+      return !from.coming.empty() && record.bytes <= from.coming.front().bytes - from.coming.front().moved;
+    case MessageRecord::kWanted:
+    case MessageRecord::kDropped: return from.out.has_offered(record.id);
+    default: return false;
   }
 }
 

@@ -51,6 +51,12 @@ ssize_t send_both(int fd, const MessageRecord& record, const void* data, size_t 
   return ::sendmsg(fd, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
 }
 
+/// What it still has to send is lost. What the other end said before may be unread.
+bool is_reset(int fd) {
+  pollfd polled{fd, 0, 0};
+  return ::poll(&polled, 1, 0) > 0 && (polled.revents & (POLLHUP | POLLERR)) != 0;
+}
+
 MessageRecord farewell_of(MessageTransport::State how, const std::string& reason) {
   return {kFarewell, 0, static_cast<uint64_t>(how), reason.size(), 0};
 }
@@ -84,8 +90,8 @@ void TcpMessageTransport::linger() {
   const auto owes = [this](int to) {
     Outgoing& out = peer(to).out;
     if (out.fd.valid() && !out.unsent.empty()) flush(to);
-    int error = 0, left = 0;
-    if (!out.fd.valid() || is_over(out.fd.get(), &error)) return false;
+    int left = 0;
+    if (!out.fd.valid() || is_reset(out.fd.get())) return false;
     return !out.unsent.empty() || (::ioctl(out.fd.get(), SIOCOUTQ, &left) == 0 && left > 0);
   };
   for (int to = 0; to < ranks();) {

@@ -52,5 +52,22 @@ TEST_F(TcpMessageAccept, TakeARankOnce) {
   EXPECT_TRUE(again.ok());
 }
 
+TEST_F(TcpMessageAccept, ARankThatSpeaksNonsenseIsTheEnd) {
+  const MessageRecord unasked{MessageRecord::kPiece, 0, 0, 4, 0};
+  const MessageRecord unoffered{MessageRecord::kWanted, 0, 77, 0, 0};
+  const MessageRecord unknown{99, 0, 0, 0, 0};
+  for (const MessageRecord& nonsense : {unasked, unoffered, unknown}) {
+    SCOPED_TRACE(nonsense.kind);
+    messengers.clear();
+    transports.clear();
+    begin(2);
+    End& received = receive(1, 0, 1, 8);
+    EXPECT_TRUE(transports[0]->put(1, nonsense, "nul", static_cast<size_t>(nonsense.bytes)).ok());
+    step_until([&] { return received.ends > 0; });
+    EXPECT_NE(received.error().find("rank 0 does not speak as a rank does"), std::string::npos) << received.error();
+    EXPECT_FALSE(rank(1).status().ok());
+  }
+}
+
 }  // namespace
 }  // namespace switchml
