@@ -15,6 +15,7 @@
 #include "base/status.h"
 #include "format/collective.h"
 #include "format/session_parameters.h"
+#include "transport/side_work.h"
 
 namespace switchml {
 
@@ -57,6 +58,9 @@ struct EngineOptions {
   std::vector<std::vector<int>> processors;
   /// Keep the last result of every slot, for ranks that have not got it when the switch is lost; so much more memory.
   bool keep_results = false;
+  /// Of this host's aggregator, on which results of all sessions wait; null: others do without help. It outlives the
+  /// engine, and can be of no use to several threads.
+  SideWork* side_work = nullptr;
   /// If set, the shards of a session with a switch that is silent, gone or without memory of it suspend themselves and
   /// say why, from an engine thread (each of them), instead of failing. `share`: 0 is `session`, 1 the first of
   /// `others`. Must not block.

@@ -107,10 +107,12 @@ class EngineImpl final : public SwitchEngine {
       moves_.emplace_back(Shards(first, first + static_cast<std::ptrdiff_t>(per_session_)));
     }
     try {
-      for (size_t i = 0; i < (options_.own_threads ? shards_.size() : per_session_); ++i) {
+      const size_t threads = options_.own_threads ? shards_.size() : per_session_;
+      for (size_t i = 0; i < threads; ++i) {
         const bool placed = i < options_.processors.size();
         threads_.push_back(std::make_unique<ShardThread>(shards_of_thread(i), options_.spin,
-                                                         placed ? options_.processors[i] : std::vector<int>()));
+                                                         placed ? options_.processors[i] : std::vector<int>(),
+                                                         threads == 1 ? options_.side_work : nullptr));
       }
     } catch (const NoThread&) {
       for (auto& thread : threads_) thread->stop();
@@ -143,6 +145,11 @@ class EngineImpl final : public SwitchEngine {
 
   void wake() override {
     for (const auto& shard : shards_) shard->wake();
+  }
+
+  // Of several threads each would need a caller.
+  std::unique_ptr<CallerTurn> begin_turn() override {
+    return threads_.size() == 1 ? threads_.front()->begin_turn() : nullptr;
   }
 
   void abort(const std::string& reason) override {

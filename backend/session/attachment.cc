@@ -69,6 +69,7 @@ EngineOptions engine_options(const Config& config, const GroupInfo& group, const
   }
   options.switch_patience = attachment.switch_patience;
   options.spin = agreed.local.spin();
+  if (agreed.embedded) options.side_work = agreed.embedded->side_work(options.session.switch_endpoint.carrier);
   if (!agreed.transports.empty()) {
     options.own_threads = sessions_move(config);
     const size_t share_threads = options.own_threads ? 1 : agreed.sessions.size();
