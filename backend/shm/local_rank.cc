@@ -35,7 +35,7 @@ void LocalRank::submit(Collective collective) { submit({std::move(collective), f
 
 void LocalRank::announce(Collective collective) { submit({std::move(collective), true}); }
 
-void LocalRank::submit(Submission submission) {
+void LocalRank::submit(Submission&& submission) {
   {
     const std::lock_guard<std::mutex> lock(mutex_);
     submitted_.push_back(std::move(submission));
@@ -52,19 +52,19 @@ void LocalRank::request_failure(const Status& status) {
 }
 
 void LocalRank::take_submissions() {
-  std::vector<Submission> taken;
   Status failure;
   {
     const std::lock_guard<std::mutex> lock(mutex_);
-    taken.swap(submitted_);
+    taken_.swap(submitted_);
     failure = requested_failure_;
     attention_.store(false, std::memory_order_release);
   }
-  for (Submission& submission : taken) accept(std::move(submission));
+  for (Submission& submission : taken_) accept(std::move(submission));
+  taken_.clear();
   if (!failure.ok()) fail(failure);
 }
 
-void LocalRank::accept(Submission submission) {
+void LocalRank::accept(Submission&& submission) {
   Collective& collective = submission.collective;
   if (!status_.ok()) {
     if (collective.done) collective.done(status_);
@@ -85,7 +85,7 @@ void LocalRank::accept(Submission submission) {
   enqueue(std::move(task));
 }
 
-void LocalRank::enqueue(Task task) {
+void LocalRank::enqueue(Task&& task) {
   if (task.is_awaited()) {
     ++called_;
     earliest_deadline_ = std::min(earliest_deadline_, task.collective.deadline);

@@ -1,6 +1,9 @@
 #include "shm/local_rank_thread.h"
 
 #include <pthread.h>
+#if defined(__x86_64__)
+#include <xmmintrin.h>
+#endif
 
 #include <algorithm>
 #include <cfenv>
@@ -24,15 +27,33 @@ constexpr int kCallersYields = 20;
 class DefaultArithmetic {
  public:
   DefaultArithmetic() {
+#if defined(__x86_64__)
+    if (rounding_ != FE_TONEAREST) std::fesetround(FE_TONEAREST);
+    _mm_setcsr(kDefaultControl);
+#else
     std::fegetenv(&before_);
     std::fesetenv(FE_DFL_ENV);
+#endif
   }
-  ~DefaultArithmetic() { std::fesetenv(&before_); }
+  ~DefaultArithmetic() {
+#if defined(__x86_64__)
+    if (rounding_ != FE_TONEAREST) std::fesetround(rounding_);
+    _mm_setcsr(control_);
+#else
+    std::fesetenv(&before_);
+#endif
+  }
   DefaultArithmetic(const DefaultArithmetic&) = delete;
   DefaultArithmetic& operator=(const DefaultArithmetic&) = delete;
 
  private:
+#if defined(__x86_64__)  // All of the environment, of which nothing else counts here, takes 400 ns.
+  static constexpr unsigned kDefaultControl = 0x1f80;
+  const int rounding_ = std::fegetround();
+  const unsigned control_ = _mm_getcsr();
+#else
   std::fenv_t before_;
+#endif
 };
 
 }  // namespace
@@ -53,9 +74,12 @@ class LocalRankThread::Turn final : public CallerTurn {
   void work_until(const std::function<bool()>& over) override {
     const DefaultArithmetic arithmetic;
     IdleWait& wait = thread_.callers_wait_.of_this_thread();
-    const Time end = monotonic_now() + kLongest;
-    while (!over() && monotonic_now() < end) thread_.step_or_wait(wait, false, over);
-    if (!thread_.is_idle()) thread_.step();  // the announcement of what is over: the next turn finds nothing then
+    Time now = monotonic_now();
+    for (const Time end = now + kLongest; !over() && now < end; now = monotonic_now()) {
+      thread_.step_or_wait(now, wait, false, over);
+    }
+    if (!thread_.is_idle())
+      thread_.step(monotonic_now());  // the announcement of what is over: the next turn finds nothing then
   }
 
  private:
@@ -111,18 +135,18 @@ void LocalRankThread::run() {
     taken_ = true;
     lock.unlock();
     do {
-      step_or_wait(threads_wait_, true, [&] { return stopped() || is_idle(); });
+      step_or_wait(monotonic_now(), threads_wait_, true, [&] { return stopped() || is_idle(); });
     } while (!stopped() && !is_idle());
     lock.lock();
     taken_ = false;
   }
   lock.unlock();
-  step();  // takes what was submitted or asked for last
+  step(monotonic_now());  // takes what was submitted or asked for last
 }
 
 template <typename Over>
-void LocalRankThread::step_or_wait(IdleWait& wait, bool yields_only_amid, const Over& over) {
-  if (step() || over()) return;
+void LocalRankThread::step_or_wait(Time now, IdleWait& wait, bool yields_only_amid, const Over& over) {
+  if (step(now) || over()) return;
   const auto any = [this](const auto& says) { return std::any_of(local_ranks_.begin(), local_ranks_.end(), says); };
   const bool waiting = any([](const LocalRank* one) { return one->waits_for_others(); });
   const bool may_yield = !yields_only_amid || any([](const LocalRank* one) { return one->has_full_window(); });
@@ -134,9 +158,9 @@ void LocalRankThread::step_or_wait(IdleWait& wait, bool yields_only_amid, const 
   if (waiting && has_work()) wait.slept();
 }
 
-bool LocalRankThread::step() {
+bool LocalRankThread::step(Time now) {
   bool moved = false;
-  for (LocalRank* local_rank : local_ranks_) moved = local_rank->step(monotonic_now()) || moved;
+  for (LocalRank* local_rank : local_ranks_) moved = local_rank->step(now) || moved;
   return moved;
 }
 

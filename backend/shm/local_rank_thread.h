@@ -39,8 +39,8 @@ class LocalRankThread {
   /// Steps; where that has moved nothing, waits for a moment until there may be something to do. `yields_only_amid`:
   /// it yields only in the middle of large tensors.
   template <typename Over>
-  void step_or_wait(IdleWait& wait, bool yields_only_amid, const Over& over);
-  bool step();
+  void step_or_wait(Time now, IdleWait& wait, bool yields_only_amid, const Over& over);
+  bool step(Time now);
 
   const std::vector<LocalRank*> local_ranks_;
   IdleWait threads_wait_;
