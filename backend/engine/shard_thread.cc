@@ -28,7 +28,7 @@ Fd watch(int one, int other) {
 ShardThread::ShardThread(std::vector<std::shared_ptr<Shard>> shards, Duration spin, const std::vector<int>& processors,
                          SideWork* side_work)
     : shards_(std::move(shards)),
-      threads_wait_(spin, 0),
+      busy_poll_(spin),
       callers_wait_(spin, 0),
       processors_(processors),
       lets_callers_work_(link().readable() >= 0),
@@ -65,7 +65,8 @@ bool ShardThread::lets_callers_work() {
 
 // A shard that has moved has another link.
 void ShardThread::begin_work_of_caller() {
-  does_side_work_ = both_.valid() && waker_.valid() && !shards_.front()->is_away() && side_work_->take();
+  does_side_work_ =
+      does_side_work_ || (both_.valid() && waker_.valid() && !shards_.front()->is_away() && side_work_->take());
 }
 
 void ShardThread::end_work_of_caller() {
@@ -82,21 +83,25 @@ bool ShardThread::has_work() const {
          std::any_of(shards_.begin(), shards_.end(), [](const auto& shard) { return shard->has_attention(); });
 }
 
-bool ShardThread::step() {
+bool ShardThread::step(Time now) {
   bool moved = false;
-  for (const auto& shard : shards_) moved = shard->step(monotonic_now()) || moved;
+  for (const auto& shard : shards_) moved = shard->step(now) || moved;
   return (does_side_work_ && side_work_->step()) || moved;
 }
 
-void ShardThread::step_or_wait(bool in_turn, const std::function<bool()>& over) {
-  if (step() || over()) return;
+void ShardThread::step_or_wait(Time now, bool in_turn, const std::function<bool()>& over) {
+  if (step(now) || over()) return;
   if (const Duration pause = in_turn ? Duration(0) : coalescing(); pause > Duration(0)) return link().pause(pause);
   const bool waits = waits_for_results();
   if (waits && side_work_ != nullptr && !in_turn) side_work_->rouse();
-  IdleWait& wait = in_turn ? callers_wait_.of_this_thread() : threads_wait_;
-  if (waits && wait([this] { return step(); }, over)) return;
+  IdleWait* const callers_wait = in_turn ? &callers_wait_.of_this_thread() : nullptr;
+  const auto found = [this, in_turn] {
+    if (in_turn) begin_work_of_caller();  // Its own thread may have let it go since.
+    return step(monotonic_now());
+  };
+  if (waits && (in_turn ? (*callers_wait)(found, over) : busy_poll_(found, over))) return;
   if (const Duration time = patience(); time > Duration(0)) sleep(time);
-  if (waits && step()) wait.slept();
+  if (in_turn && waits && found()) callers_wait->slept();
 }
 
 void ShardThread::sleep(Duration time) {

@@ -7,6 +7,7 @@
 
 #include "engine/idle_wait.h"
 #include "engine/shard.h"
+#include "engine/spin_wait.h"
 #include "engine/stepped_thread.h"
 #include "socket/fd.h"
 #include "transport/side_work.h"
@@ -37,8 +38,8 @@ class ShardThread final : public SteppedThread {
   Duration rest() const override { return patience(); }
   bool is_idle() const override;
   bool has_work() const override;
-  bool step() override;
-  void step_or_wait(bool in_turn, const std::function<bool()>& over) override;
+  bool step(Time now) override;
+  void step_or_wait(Time now, bool in_turn, const std::function<bool()>& over) override;
   void end_wait() override { shards_.front()->wake(); }
 
   Duration coalescing();
@@ -48,7 +49,7 @@ class ShardThread final : public SteppedThread {
   Transport& link() const { return shards_.front()->transport(); }
 
   const std::vector<std::shared_ptr<Shard>> shards_;
-  IdleWait threads_wait_;
+  SpinWait busy_poll_;
   CallersIdleWait callers_wait_;
   const std::vector<int> processors_;
   const bool lets_callers_work_;

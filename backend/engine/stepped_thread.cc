@@ -1,5 +1,9 @@
 #include "engine/stepped_thread.h"
 
+#if defined(__x86_64__)
+#include <xmmintrin.h>
+#endif
+
 #include <cfenv>
 
 #include "base/thread.h"
@@ -13,15 +17,33 @@ namespace {
 class DefaultArithmetic {
  public:
   DefaultArithmetic() {
+#if defined(__x86_64__)
+    if (rounding_ != FE_TONEAREST) std::fesetround(FE_TONEAREST);
+    _mm_setcsr(kDefaultControl);
+#else
     std::fegetenv(&before_);
     std::fesetenv(FE_DFL_ENV);
+#endif
   }
-  ~DefaultArithmetic() { std::fesetenv(&before_); }
+  ~DefaultArithmetic() {
+#if defined(__x86_64__)
+    if (rounding_ != FE_TONEAREST) std::fesetround(rounding_);
+    _mm_setcsr(control_);
+#else
+    std::fesetenv(&before_);
+#endif
+  }
   DefaultArithmetic(const DefaultArithmetic&) = delete;
   DefaultArithmetic& operator=(const DefaultArithmetic&) = delete;
 
  private:
+#if defined(__x86_64__)  // All of the environment, of which nothing else counts here, takes 400 ns.
+  static constexpr unsigned kDefaultControl = 0x1f80;
+  const int rounding_ = std::fegetround();
+  const unsigned control_ = _mm_getcsr();
+#else
   std::fenv_t before_;
+#endif
 };
 
 }  // namespace
@@ -42,9 +64,12 @@ class SteppedThread::Turn final : public CallerTurn {
 
   void work_until(const std::function<bool()>& over) override {
     const DefaultArithmetic arithmetic;
-    const Time end = monotonic_now() + kLongest;
-    while (!over() && monotonic_now() < end) thread_.step_or_wait(true, over);
-    if (!thread_.is_idle()) thread_.step();  // the announcement of what is over: the next turn finds nothing then
+    Time now = monotonic_now();
+    for (const Time end = now + kLongest; !over() && now < end; now = monotonic_now()) {
+      thread_.step_or_wait(now, true, over);
+    }
+    // The announcement of what is over: the next turn finds nothing then.
+    if (!thread_.is_idle()) thread_.step(monotonic_now());
   }
 
  private:
@@ -61,7 +86,7 @@ void SteppedThread::stop() {
   end_wait();
   notify();
   thread_.join();
-  step();
+  step(monotonic_now());
 }
 
 void SteppedThread::notify() {
@@ -93,7 +118,7 @@ void SteppedThread::run() {
     taken_ = true;
     lock.unlock();
     do {
-      step_or_wait(false, [this] { return stopped() || is_idle(); });
+      step_or_wait(monotonic_now(), false, [this] { return stopped() || is_idle(); });
     } while (!stopped() && !is_idle());
     lock.lock();
     taken_ = false;

@@ -50,9 +50,9 @@ class SteppedThread {
   /// steps.
   virtual bool is_idle() const = 0;
   virtual bool has_work() const = 0;
-  virtual bool step() = 0;
+  virtual bool step(Time now) = 0;
   /// Steps; where that has moved nothing, waits for a moment until there may be something to do, or over().
-  virtual void step_or_wait(bool in_turn, const std::function<bool()>& over) = 0;
+  virtual void step_or_wait(Time now, bool in_turn, const std::function<bool()>& over) = 0;
   /// Ends such a wait. Thread-safe.
   virtual void end_wait() = 0;
 

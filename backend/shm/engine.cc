@@ -104,7 +104,7 @@ class MemoryEngine final : public Engine {
   }
 
  private:
-  void give(Collective collective) {
+  void give(Collective&& collective) {
     SWITCHML_ASSERT(collective.operands() != nullptr || options_.shape.owners == 0 || exact_);
     const std::lock_guard<std::mutex> lock(order_);  // both boards have that of the numbers
     // Where ranks called something of different boards, later ones that look alike do not meet as the same. (With

@@ -34,8 +34,8 @@ bool LocalRankThread::has_work() const {
   return std::any_of(local_ranks_.begin(), local_ranks_.end(), [](const LocalRank* one) { return one->has_work(); });
 }
 
-void LocalRankThread::step_or_wait(bool in_turn, const std::function<bool()>& over) {
-  if (step() || over()) return;
+void LocalRankThread::step_or_wait(Time now, bool in_turn, const std::function<bool()>& over) {
+  if (step(now) || over()) return;
   IdleWait& wait = in_turn ? callers_wait_.of_this_thread() : threads_wait_;
   const auto any = [this](const auto& says) { return std::any_of(local_ranks_.begin(), local_ranks_.end(), says); };
   const bool waiting = any([](const LocalRank* one) { return one->waits_for_others(); });
@@ -48,9 +48,9 @@ void LocalRankThread::step_or_wait(bool in_turn, const std::function<bool()>& ov
   if (waiting && has_work()) wait.slept();
 }
 
-bool LocalRankThread::step() {
+bool LocalRankThread::step(Time now) {
   bool moved = false;
-  for (LocalRank* local_rank : local_ranks_) moved = local_rank->step(monotonic_now()) || moved;
+  for (LocalRank* local_rank : local_ranks_) moved = local_rank->step(now) || moved;
   return moved;
 }
 

@@ -24,8 +24,8 @@ class LocalRankThread final : public SteppedThread {
   void settle_in() const override;
   bool is_idle() const override;
   bool has_work() const override;
-  bool step() override;
-  void step_or_wait(bool in_turn, const std::function<bool()>& over) override;
+  bool step(Time now) override;
+  void step_or_wait(Time now, bool in_turn, const std::function<bool()>& over) override;
   void end_wait() override { local_ranks_.front()->wake(); }
 
   const std::vector<LocalRank*> local_ranks_;

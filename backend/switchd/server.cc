@@ -139,6 +139,7 @@ class SwitchServer::Worker final : public SideWork {
     taken_ = false;
     is_free_ = true;
     wanted_at_ = monotonic_now();
+    if (transport->is_sending()) is_wanted_ = false;
     if (!is_wanted_) changed_.notify_one();
   }
   void rouse() override {

@@ -47,6 +47,7 @@ class TcpTransport final : public Transport {
     waker_.wait(-1, timeout);
   }
   int readable() const override { return connections_.epoll(); }
+  bool is_sending() const override { return connections_.is_writing(); }
   void wake() override { waker_.wake(); }
 
   std::string take_error() override {

@@ -54,7 +54,7 @@ class PieceWorker final : public SteppedThread {
     const std::lock_guard<std::mutex> lock(mutex_);
     return !pieces_.empty();
   }
-  bool step() override {
+  bool step(Time /*now*/) override {
     std::function<void()> piece;
     {
       const std::lock_guard<std::mutex> lock(mutex_);
@@ -65,8 +65,8 @@ class PieceWorker final : public SteppedThread {
     piece();
     return true;
   }
-  void step_or_wait(bool, const std::function<bool()>& over) override {
-    if (step() || over()) return;
+  void step_or_wait(Time now, bool, const std::function<bool()>& over) override {
+    if (step(now) || over()) return;
     std::unique_lock<std::mutex> lock(mutex_);
     given_.wait_for(lock, milliseconds(10), [this] { return !pieces_.empty(); });
   }
