@@ -78,7 +78,7 @@ class EngineCall::Pending : public std::enable_shared_from_this<EngineCall::Pend
   }
 
   void fly(Engine& engine, bool waits) {
-    const std::unique_ptr<CallerTurn> turn = waits ? engine.begin_turn() : nullptr;
+    const std::unique_ptr<CallerTurn> turn = waits ? engine.begin_turn(bytes()) : nullptr;
     // The engine gets copies: `parts` stays for messages.
     for (const Collective& part : parts) {
       Collective collective = part;
@@ -94,6 +94,11 @@ class EngineCall::Pending : public std::enable_shared_from_this<EngineCall::Pend
     turn->work_until([this] { return unfinished.load() == 1; });
   }
 
+  size_t bytes() const {
+    size_t sum = 0;
+    for (const Collective& part : parts) sum += part.count * element_bytes(part.type);
+    return sum;
+  }
   /// One part less; whether it was the last, which takes `self_`: a thread of the engine must not keep this.
   bool ended(const Status& outcome) {
     if (!outcome.ok()) {

@@ -93,9 +93,9 @@ class Engine {
   /// A watermark of an input has risen (Collective::ready). Thread-safe.
   virtual void wake() {}
 
-  /// A turn for the calling thread, where it can have one and nothing is under way; else null. Must end before the
-  /// engine does. Callbacks of collectives then run in that thread too.
-  virtual std::unique_ptr<CallerTurn> begin_turn() { return nullptr; }
+  /// A turn for the calling thread, which will submit collectives of so many bytes, where it can have one and nothing is
+  /// under way; else null. Must end before the engine does. Callbacks of collectives then run in that thread too.
+  virtual std::unique_ptr<CallerTurn> begin_turn(size_t /*bytes*/) { return nullptr; }
 
   /// Fails everything queued or running with kAborted and `reason`. Thread-safe, idempotent.
   virtual void abort(const std::string& reason) = 0;

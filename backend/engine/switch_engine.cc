@@ -147,9 +147,11 @@ class EngineImpl final : public SwitchEngine {
     for (const auto& shard : shards_) shard->wake();
   }
 
-  // Of several threads each would need a caller.
-  std::unique_ptr<CallerTurn> begin_turn() override {
-    return threads_.size() == 1 ? threads_.front()->begin_turn() : nullptr;
+  // Several threads would each need a caller. Of a large tensor the engine and the aggregator do parts at a time, which
+  // saves more than the wake-ups cost.
+  std::unique_ptr<CallerTurn> begin_turn(size_t bytes) override {
+    constexpr size_t kMostOfCaller = 1024 * 1024;
+    return threads_.size() == 1 && bytes <= kMostOfCaller ? threads_.front()->begin_turn() : nullptr;
   }
 
   void abort(const std::string& reason) override {

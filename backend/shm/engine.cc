@@ -74,7 +74,7 @@ class MemoryEngine final : public Engine {
     thread_->notify();
   }
   // With owners other threads and the network do the work.
-  std::unique_ptr<CallerTurn> begin_turn() override {
+  std::unique_ptr<CallerTurn> begin_turn(size_t /*bytes*/) override {
     return options_.shape.owners == 0 ? thread_->begin_turn() : nullptr;
   }
   void abort(const std::string& reason) override { fail(Status(Code::kAborted, reason)); }
