@@ -212,8 +212,11 @@ bool Messenger::are_all_gone() const {
 
 void Messenger::end_those_with(int gone) {
   leavers_.reset(static_cast<size_t>(gone));
-  const bool left = transport_.state(gone) == MessageTransport::State::kLeft;
-  const std::string why = name_of(gone) + (left ? " left the session" : " gave up: " + transport_.reason(gone));
+  const std::string reason = transport_.reason(gone);
+  const MessageTransport::State how = transport_.state(gone);
+  std::string why = name_of(gone) + " gave up: " + reason;
+  if (how == MessageTransport::State::kLeft) why = name_of(gone) + " left the session";
+  if (how == MessageTransport::State::kLost) why = name_of(gone) + " is not reached: " + reason;
   std::vector<Message> lost = peer(gone).out.give_up();
   for (Message& message : matcher_.give_up(gone)) lost.push_back(std::move(message));
   for (Message& message : std::exchange(peer(gone).coming, {})) lost.push_back(std::move(message));

@@ -228,15 +228,12 @@ void Attachment::start(Agreed* agreed, EngineOptions options, const Config& conf
   });
 }
 
-// A group can do without, until it sends some.
 void Attachment::open_messages(const Config& config, Duration spin) {
   const Endpoint& own = sessions_.front().own_address;
   const auto address = own.size != 0 ? Result<Endpoint>(own) : announced_address(config.interface);
   auto listener = address.ok() ? listen_tcp(with_port(address.value(), 0)) : Result<Fd>(address.status());
   if (!listener.ok()) {
-    SWITCHML_LOG(kWarning) << membership_.group().name
-                           << ": no messages will come to this rank: " << listener.status().message();
-    return;
+    throw StatusError({listener.status().code(), "no port for messages between ranks: " + listener.status().message()});
   }
   TcpMessageOptions options;
   options.rank = membership_.group().rank;
