@@ -58,8 +58,8 @@ struct EngineOptions {
   std::vector<std::vector<int>> processors;
   /// Keep the last result of every slot, for ranks that have not got it when the switch is lost; so much more memory.
   bool keep_results = false;
-  /// Of this host's aggregator, on which results of all sessions wait; null: others do without help. It outlives the
-  /// engine, and can be of no use to several threads.
+  /// The work of this host's aggregator, for which results of all sessions wait; null: its thread does it alone. It
+  /// outlives the engine. An engine of several threads does not use it.
   SideWork* side_work = nullptr;
   /// If set, the shards of a session with a switch that is silent, gone or without memory of it suspend themselves and
   /// say why, from an engine thread (each of them), instead of failing. `share`: 0 is `session`, 1 the first of
@@ -93,8 +93,8 @@ class Engine {
   /// A watermark of an input has risen (Collective::ready). Thread-safe.
   virtual void wake() {}
 
-  /// A turn for the calling thread, which will submit collectives of so many bytes, where it can have one and nothing is
-  /// under way; else null. Must end before the engine does. Callbacks of collectives then run in that thread too.
+  /// A turn for the calling thread, which will submit collectives of so many bytes, where it can have one and nothing
+  /// is under way; else null. Must end before the engine does. Callbacks of collectives then run in that thread too.
   virtual std::unique_ptr<CallerTurn> begin_turn(size_t /*bytes*/) { return nullptr; }
 
   /// Fails everything queued or running with kAborted and `reason`. Thread-safe, idempotent.

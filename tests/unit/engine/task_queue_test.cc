@@ -27,7 +27,9 @@ class TaskQueueTest : public ::testing::Test {
     c.title = title;
     c.op = op;
     c.deadline = deadline;
-    c.done = [this, title](const Status& status) { told_.push_back(title + std::string(status.ok() ? "" : " failed")); };
+    c.done = [this, title](const Status& status) {
+      told_.push_back(title + std::string(status.ok() ? "" : " failed"));
+    };
     const uint64_t serial = queue_.next_serial();
     queue_.add(std::make_unique<OpenTask>(serial, c));
     return queue_.at(serial);
