@@ -55,7 +55,7 @@ std::vector<at::Tensor> only(const OutputLists& lists) { return lists.empty() ? 
 SwitchWork::SwitchWork(int rank, c10d::OpType type, CallRecord record, OutputLists outputs,
                        at::ArrayRef<at::Tensor> inputs, bool is_profiled)
     : c10d::Work(rank, type, is_profiled ? record.title() : nullptr,
-                 is_profiled ? std::optional(inputs.vec()) : std::nullopt),
+                 is_profiled ? inputs.vec() : std::vector<at::Tensor>()),
       record_(std::move(record)),
       outputs_(std::move(outputs)) {}
 
