@@ -109,8 +109,8 @@ Result<std::vector<Blob>> await_all(StoreExchange& exchange, const Membership& m
   if (membership.group().rank != 0) {
     const auto open = exchange.hear("open", 0, "say that all ranks have started", deadline);
     if (!open.ok()) return open.status();
-    std::vector<Blob> all;
-    for (int rank = 0; rank < membership.group().size; ++rank) all.push_back(open->inner(std::to_string(rank)));
+    std::vector<Blob> all(static_cast<size_t>(membership.group().size));
+    for (size_t rank = 0; rank < all.size(); ++rank) all[rank] = open->inner(std::to_string(rank));
     return all;
   }
   auto all = exchange.hear_all("started", OpeningTime(Duration(0), deadline).gather_end());
