@@ -168,11 +168,11 @@ void Messages::run() {
     const bool mine = !taken_ && messenger_.is_busy();
     if (mine) {
       transport_->awake();
-      if (step(held)) {
-        let_in(held);
-        continue;
-      }
-      if (taken_ || stop_) continue;
+      const bool more = step(held);
+      // A caller that took over meanwhile may have gone to sleep before it was told that its message is over.
+      if (taken_) transport_->notify();
+      if (more) let_in(held);
+      if (more || taken_ || stop_) continue;
     }
     const bool waits = mine && messenger_.is_busy();
     thread_until_ = waits ? messenger_.next_wakeup() : kNever;
