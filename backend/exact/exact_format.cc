@@ -94,7 +94,7 @@ void ExactFormat::encode(InFlight& flight, Transport& link) {
     flight.sent_bytes = flight.elements != nullptr ? codec.bytes(flight.range)
                                                    : codec.encode(flight.range, flight.frame + wire::kExactHeaderBytes);
   }
-  seal(flight, wants_result);
+  seal(flight, wants_result, link);
 }
 
 // A card sends elements from registered memory, and has the result written to it, unless results are kept.
@@ -145,7 +145,7 @@ std::vector<uint8_t> ExactFormat::frame_of_zeros(size_t slot, uint32_t seq, size
   return frame;
 }
 
-void ExactFormat::seal(InFlight& flight, bool wants_result) const {
+void ExactFormat::seal(InFlight& flight, bool wants_result, const Transport& link) const {
   const Collective& collective = flight.task->collective();
   flight.call = call_of(flight, 0);  // [ERES-1]
   auto header = header_of<wire::ExactHeader>(wire::Kind::kExactContribution, flight.slot, flight.seq);
@@ -156,6 +156,7 @@ void ExactFormat::seal(InFlight& flight, bool wants_result) const {
   header.call = flight.call;
   if (flight.has_target) header.flags |= wire::kFlagTarget;
   uint8_t* const head = flight.frame - (flight.has_target ? wire::kTargetBytes : 0);
+  if (link.is_direct()) return wire::write_exact_header(header, head);
   wire::seal_exact(header, session_.checksum_rule(), head, flight.sent_bytes);
 }
 
@@ -167,15 +168,16 @@ void ExactFormat::readdress(const InFlight& flight) const {
   wire::seal_exact(header, session_.checksum_rule(), flight.frame, flight.sent_bytes);
 }
 
-Format::Parsed ExactFormat::parse(const uint8_t* frame, size_t size, ResultView* result) const {
+Format::Parsed ExactFormat::parse(const RxFrame& frame, ResultView* result) const {
   wire::ExactPacket packet;
-  if (wire::parse_exact(frame, size, wire::Kind::kExactResult, &packet) != wire::ParseError::kNone ||
+  if (wire::parse_exact(frame.data, frame.size, wire::Kind::kExactResult, &packet) != wire::ParseError::kNone ||
       packet.bytes > session_.payload_bytes || packet.header.worker != kAllWorkers) {  // [EXACT-14]
     return Parsed::kMalformed;
   }
   const wire::ExactHeader& header = packet.header;
   if (header.job != session_.job || header.epoch != session_.epoch) return Parsed::kForeign;
-  if (!wire::exact_intact(frame, size, session_.checksum_rule())) return Parsed::kDamaged;  // [EXACT-15, ERES-2]
+  const bool is_intact = frame.is_direct || wire::exact_intact(frame.data, frame.size, session_.checksum_rule());
+  if (!is_intact) return Parsed::kDamaged;  // [EXACT-15, ERES-2]
   *result = {header.slot, header.seq, header.flags, header.call, packet.elements, packet.bytes};
   return Parsed::kResult;
 }

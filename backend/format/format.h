@@ -107,7 +107,7 @@ class Format {
   // ---- from frames to tensors ----
   enum class Parsed : uint8_t { kResult, kMalformed, kForeign, kDamaged };
   /// Whether a frame is a result of this session. `result` views it, and is set on kResult only.
-  virtual Parsed parse(const uint8_t* frame, size_t size, ResultView* result) const = 0;
+  virtual Parsed parse(const RxFrame& frame, ResultView* result) const = 0;
   enum class Verdict : uint8_t { kHolds, kMalformed, kDamaged, kDisagrees };
   /// Whether it is the result of this chunk. kDamaged: asking again may help.
   virtual Verdict judge(const InFlight& flight, const ResultView& result) const = 0;

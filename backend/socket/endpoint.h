@@ -72,7 +72,8 @@ struct RxFrame {
   const uint8_t* data = nullptr;
   uint32_t size = 0;
   Endpoint from;
-  Ecn ecn = Ecn::kNone;  // over UDP
+  Ecn ecn = Ecn::kNone;    // over UDP
+  bool is_direct = false;  // from this process, with no seal to be checked (transport/direct_link.h)
 };
 
 }  // namespace switchml
