@@ -97,13 +97,17 @@ void ExactFormat::encode(InFlight& flight, Transport& link) {
   seal(flight, wants_result, link);
 }
 
-// A card sends elements from registered memory, and has the result written to it, unless results are kept.
+// TCP sends elements from anywhere, a card from registered memory, to which it has the result written too. Not where
+// results are kept: frames may go to another switch then.
 void ExactFormat::offer_memory(InFlight& flight, bool wants_result, Transport& link) const {
   const ExactCodec& codec = exact(*flight.task).codec;
   const size_t bytes = codec.bytes(flight.range);
-  if (session_.switch_endpoint.carrier != Carrier::kRdma || keep_results_ || bytes < kLeastInPlace) return;
+  const bool by_card = session_.switch_endpoint.carrier == Carrier::kRdma;
+  if (!(by_card || link.gathers()) || keep_results_ || bytes < kLeastInPlace) return;
   const uint8_t* source = codec.source(flight.range);
-  if (source != nullptr && link.queue_pairs()->target_of(source, bytes)) flight.elements = source;
+  const bool reaches = source != nullptr && (!by_card || link.queue_pairs()->target_of(source, bytes));
+  if (reaches) flight.elements = source;
+  if (!by_card) return;
   const uint8_t* target = wants_result ? codec.target(flight.range) : nullptr;
   const auto reached = target != nullptr ? link.queue_pairs()->target_of(target, bytes) : std::nullopt;
   if (!reached) return;
@@ -157,7 +161,7 @@ void ExactFormat::seal(InFlight& flight, bool wants_result, const Transport& lin
   if (flight.has_target) header.flags |= wire::kFlagTarget;
   uint8_t* const head = flight.frame - (flight.has_target ? wire::kTargetBytes : 0);
   if (link.is_direct()) return wire::write_exact_header(header, head);
-  wire::seal_exact(header, session_.checksum_rule(), head, flight.sent_bytes);
+  wire::seal_exact(header, session_.checksum_rule(), head, flight.sent_bytes, flight.elements);
 }
 
 // The checksum covers job and epoch.

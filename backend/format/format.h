@@ -47,7 +47,7 @@ struct InFlight : Chunk {
   size_t sent_bytes = 0;              // Payload, padding included.
   size_t meaning_bytes = 0;           // Payload without padding.
   size_t result_bytes = 0;            // Payload of the result.
-  const uint8_t* elements = nullptr;  // over RDMA: elements of a tensor that are sent in place of the frame's payload
+  const uint8_t* elements = nullptr;  // elements of a tensor that are sent in place of the frame's payload
   bool has_target = false;            // over RDMA: the switch is told where to write the result
 };
 

@@ -29,6 +29,7 @@ class RecordingTransport final : public Transport, public QueuePairs {
   const char* name() const override { return "recording"; }
   QueuePairs* queue_pairs() override { return this; }
   bool is_direct() const override { return direct; }
+  bool gathers() const override { return gathers_rests; }
   TransportLimits limits() const override { return {65507, 0, 0}; }
   Endpoint local() const override { return {}; }
   size_t path_frame_bytes(const Endpoint&) const override { return 65507; }
@@ -82,6 +83,7 @@ class RecordingTransport final : public Transport, public QueuePairs {
   std::vector<Bytes> sent;
   bool is_met = true;
   bool direct = false;
+  bool gathers_rests = false;
   std::vector<bool> may_change;  // of each, whether it must be copied
   std::vector<Ecn> sent_as;
   Ecn arrives_as = Ecn::kNone;
