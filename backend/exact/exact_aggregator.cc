@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstring>
 
 #include "base/limits.h"
 #include "exact/reduction.h"
@@ -85,8 +86,7 @@ void ExactAggregator::add(const Arrival& arrival, bool is_first, SlotUse* use, S
 
 void ExactAggregator::keep(const Arrival& arrival, SlotStore* store) const {
   if (arrival.bytes == 0) return;
-  if (arrival.stays) return store->keep_in_place(arrival.slot, arrival.worker, arrival.payload);
-  store->keep(arrival.slot, arrival.worker, arrival.payload, arrival.bytes);
+  std::memcpy(store->kept(arrival.slot, arrival.worker), arrival.payload, arrival.bytes);
 }
 
 void ExactAggregator::complete(const Arrival& last, SlotUse* use, SlotStore* store, wire::ChecksumRule rule,

@@ -28,7 +28,6 @@ struct Arrival {
   size_t bytes = 0;
   size_t elements = 0;                 // words, of integers
   std::optional<wire::Target> target;  // The worker wants the result written there.
-  bool stays = false;                  // The payload stays where it is until the use is complete.
 };
 
 /// An arrival with what the headers of all formats have.

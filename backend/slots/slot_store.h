@@ -7,7 +7,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <memory>
 
 #include "slots/sequence_check.h"
@@ -60,16 +59,10 @@ class SlotStore {
     return memory_ + size_t{slot} * slot_stride_ + (seq & 1U) * stride_ + kHeadRoom;
   }
   int32_t* words(uint16_t slot, uint32_t seq) { return reinterpret_cast<int32_t*>(payload(slot, seq)); }
-  /// A worker's contribution to a use of an exact session, as it was kept last: a copy, 64-byte aligned, of up to
-  /// `payload_bytes`, or where it stays. Precondition: worker < kept.
-  const uint8_t* kept(uint16_t slot, uint8_t worker) const { return places_[size_t{slot} * kept_ + worker]; }
-  void keep(uint16_t slot, uint8_t worker, const uint8_t* contribution, size_t bytes) {
-    uint8_t* const room = memory_ + size_t{slot} * slot_stride_ + 2 * stride_ + size_t{worker} * payload_bytes_;
-    std::memcpy(room, contribution, bytes);
-    keep_in_place(slot, worker, room);
-  }
-  void keep_in_place(uint16_t slot, uint8_t worker, const uint8_t* contribution) {
-    places_[size_t{slot} * kept_ + worker] = contribution;
+  /// A worker's contribution to a use of an exact session: 64-byte aligned, `payload_bytes` of room. Precondition:
+  /// worker < kept.
+  uint8_t* kept(uint16_t slot, uint8_t worker) {
+    return memory_ + size_t{slot} * slot_stride_ + 2 * stride_ + size_t{worker} * payload_bytes_;
   }
 
   /// Where a worker wants an exact result to be written, kept as its contribution is.
@@ -83,8 +76,8 @@ class SlotStore {
   static_assert(kTargetHead >= wire::kHeaderBytes && kTargetHead >= 2 * wire::kExactHeaderBytes);
 
  private:
-  SlotStore(std::unique_ptr<SlotUse[]> uses, std::unique_ptr<wire::Target[]> targets,
-            std::unique_ptr<const uint8_t*[]> places, uint8_t* memory, size_t payload_bytes, size_t kept);
+  SlotStore(std::unique_ptr<SlotUse[]> uses, std::unique_ptr<wire::Target[]> targets, uint8_t* memory,
+            size_t payload_bytes, size_t kept);
   /// Both versions, and what is kept.
   static size_t slot_stride(size_t payload_bytes, size_t kept) {
     return 2 * (kHeadRoom + payload_bytes) + kept * payload_bytes;
@@ -93,7 +86,6 @@ class SlotStore {
 
   std::unique_ptr<SlotUse[]> uses_;
   std::unique_ptr<wire::Target[]> targets_;
-  std::unique_ptr<const uint8_t*[]> places_;  // of what is kept
   uint8_t* memory_;
   size_t payload_bytes_;
   size_t kept_;

@@ -74,7 +74,6 @@ struct RxFrame {
   Endpoint from;
   Ecn ecn = Ecn::kNone;    // over UDP
   bool is_direct = false;  // from this process, with no seal to be checked (transport/direct_link.h)
-  bool stays = false;      // its bytes stay, at a switch, until it has been answered
 };
 
 }  // namespace switchml

@@ -163,7 +163,6 @@ void SoftSwitch::Impl::contribution(const Aggregator& format, const RxFrame& fra
   if (!frame.is_direct && !format.is_intact(frame.data, frame.size, session->checksum_rule())) {
     return context.drop(wire::ParseError::kChecksum);
   }
-  arrival.stays = frame.stays;
   session->note_via(arrival.worker, session->shard_of(arrival.slot), frame.from.via);
   session->last_heard = now;
   aggregate(format, *session, arrival, frame, context);

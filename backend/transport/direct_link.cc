@@ -45,8 +45,8 @@ class DirectLink::Box {
   }
   bool has_any() const { return has_any_.load(std::memory_order_acquire); }
 
-  /// Frames in `memory` are not copied, but those that may change; null: all are.
-  void put(const TxFrame* frames, size_t count, const Endpoint& from, const KnownMemory* memory) {
+  /// Frames in `memory`, if it is given, are not copied, but those that may change; it lives until they are released.
+  void put(const TxFrame* frames, size_t count, const Endpoint& from, const std::shared_ptr<KnownMemory>& memory) {
     std::list<Parcel> parcels = spare(count);
     auto parcel = parcels.begin();
     for (size_t i = 0; i < count; ++i) fill(*parcel++, frames[i], from, memory);
@@ -71,6 +71,7 @@ class DirectLink::Box {
   }
   void release() {
     if (lent_.empty()) return;
+    for (Parcel& parcel : lent_) parcel.memory.reset();
     const std::lock_guard<std::mutex> lock(mutex_);
     spare_.splice(spare_.begin(), lent_);
   }
@@ -78,7 +79,8 @@ class DirectLink::Box {
  private:
   struct Parcel {
     RxFrame frame;
-    std::vector<uint8_t> copy;  // Where it lies, unless it stays.
+    std::vector<uint8_t> copy;            // Where the frame lies, or
+    std::shared_ptr<KnownMemory> memory;  // what it lies in.
   };
 
   // The one that was released last is taken first: it is in the cache still.
@@ -90,10 +92,16 @@ class DirectLink::Box {
     return parcels;
   }
 
-  static void fill(Parcel& parcel, const TxFrame& frame, const Endpoint& from, const KnownMemory* memory) {
-    const bool stays = memory != nullptr && !frame.may_change && memory->has(frame.data, frame.size);
-    if (!stays) parcel.copy.assign(frame.data, frame.data + frame.size);
-    parcel.frame = {stays ? frame.data : parcel.copy.data(), frame.size, from, frame.ecn, true, stays};
+  static void fill(Parcel& parcel, const TxFrame& frame, const Endpoint& from,
+                   const std::shared_ptr<KnownMemory>& memory) {
+    const uint8_t* data = frame.data;
+    if (memory != nullptr && !frame.may_change && memory->has(data, frame.size)) {
+      parcel.memory = memory;
+    } else {
+      parcel.copy.assign(data, data + frame.size);
+      data = parcel.copy.data();
+    }
+    parcel.frame = {data, frame.size, from, frame.ecn, true};
   }
 
   std::mutex mutex_;
@@ -104,8 +112,7 @@ class DirectLink::Box {
   std::list<Parcel> lent_;  // Only the reader's.
 };
 
-/// Where members and the switch find each other's box. It has the members' memory, which frames at the switch lie in.
-/// Thread-safe.
+/// Where members and the switch find each other's box. Thread-safe.
 class DirectLink::Hub {
  public:
   explicit Hub(Transport& reader) : switch_box(reader) {}
@@ -128,10 +135,6 @@ class DirectLink::Hub {
         std::find_if(members_.begin(), members_.end(), [&](const auto& member) { return member.first == at; });
     return found == members_.end() ? nullptr : found->second;
   }
-  KnownMemory& new_memory() {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    return memory_.emplace_back();
-  }
   bool had_any() const { return has_any_.load(std::memory_order_relaxed); }
 
   Box switch_box;
@@ -139,7 +142,6 @@ class DirectLink::Hub {
  private:
   mutable std::mutex mutex_;
   std::vector<std::pair<Endpoint, std::shared_ptr<Box>>> members_;
-  std::list<KnownMemory> memory_;  // Each is used by its member's thread.
   std::atomic<bool> has_any_{false};
 };
 
@@ -151,15 +153,15 @@ class DirectLink::Member final : public TransportDecorator {
         hub_(std::move(hub)),
         as_(as),
         box_(hub_->add(as, *link_)),
-        memory_(hub_->new_memory()) {}
+        memory_(std::make_shared<KnownMemory>()) {}
   ~Member() override { hub_->remove(box_); }
   Member(const Member&) = delete;
   Member& operator=(const Member&) = delete;
 
   bool is_direct() const override { return true; }
-  uint8_t* allocate(size_t bytes) override { return memory_.allocate(bytes); }
+  uint8_t* allocate(size_t bytes) override { return memory_->allocate(bytes); }
   size_t send(const TxFrame* frames, size_t count) override {
-    hub_->switch_box.put(frames, count, as_, &memory_);
+    hub_->switch_box.put(frames, count, as_, memory_);
     return count;
   }
   size_t receive(RxFrame* frames, size_t count) override { return box_->take(frames, count); }
@@ -173,7 +175,7 @@ class DirectLink::Member final : public TransportDecorator {
   const std::shared_ptr<Hub> hub_;
   const Endpoint as_;
   const std::shared_ptr<Box> box_;
-  KnownMemory& memory_;
+  const std::shared_ptr<KnownMemory> memory_;
 };
 
 DirectLink::DirectLink(std::unique_ptr<Transport> link)
@@ -205,7 +207,7 @@ size_t DirectLink::send(const TxFrame* frames, size_t count) {
 size_t DirectLink::receive(RxFrame* frames, size_t count) {
   const size_t taken = hub_->switch_box.take(frames, count);
   const size_t all = taken + below().receive(frames + taken, count - taken);
-  for (size_t i = taken; i < all; ++i) frames[i].is_direct = frames[i].stays = false;  // others know nothing of them
+  for (size_t i = taken; i < all; ++i) frames[i].is_direct = false;  // Their transport knows nothing of it.
   return all;
 }
 

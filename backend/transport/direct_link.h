@@ -18,8 +18,8 @@ class DirectLink final : public TransportDecorator {
 
   /// A transport for a member of this process that the switch knows by `as`: what it sends comes from there, and what
   /// the switch sends there comes to it. It takes the place of `link`, and waits and is woken as that one. Frames in
-  /// memory of its allocate(), which lives as long as this link, are not copied: they keep their bytes until they are
-  /// answered, unless they may_change. Thread-safe.
+  /// memory of its allocate() are not copied: they keep their bytes until they are answered, unless they may_change.
+  /// Thread-safe.
   std::unique_ptr<Transport> admit(const Endpoint& as, std::unique_ptr<Transport> link);
 
   QueuePairs* queue_pairs() override { return below().queue_pairs(); }
