@@ -10,10 +10,8 @@
 
 namespace switchml {
 
-namespace {
-
 /// Memory of allocate(), which knows its own.
-class KnownMemory {
+class DirectLink::Memory {
  public:
   uint8_t* allocate(size_t bytes) {
     uint8_t* const block = memory_.allocate(bytes);
@@ -31,8 +29,6 @@ class KnownMemory {
   std::vector<std::pair<const uint8_t*, const uint8_t*>> blocks_;
 };
 
-}  // namespace
-
 /// Frames on their way to one reader, from any thread.
 class DirectLink::Box {
  public:
@@ -46,7 +42,7 @@ class DirectLink::Box {
   bool has_any() const { return has_any_.load(std::memory_order_acquire); }
 
   /// Frames in `memory`, if it is given, are not copied, but those that may change; it lives until they are released.
-  void put(const TxFrame* frames, size_t count, const Endpoint& from, const std::shared_ptr<KnownMemory>& memory) {
+  void put(const TxFrame* frames, size_t count, const Endpoint& from, const std::shared_ptr<Memory>& memory) {
     std::list<Parcel> parcels = spare(count);
     auto parcel = parcels.begin();
     for (size_t i = 0; i < count; ++i) fill(*parcel++, frames[i], from, memory);
@@ -79,8 +75,8 @@ class DirectLink::Box {
  private:
   struct Parcel {
     RxFrame frame;
-    std::vector<uint8_t> copy;            // Where the frame lies, or
-    std::shared_ptr<KnownMemory> memory;  // what it lies in.
+    std::vector<uint8_t> copy;       // Where the frame lies, or
+    std::shared_ptr<Memory> memory;  // what it lies in.
   };
 
   // The one that was released last is taken first: it is in the cache still.
@@ -92,8 +88,7 @@ class DirectLink::Box {
     return parcels;
   }
 
-  static void fill(Parcel& parcel, const TxFrame& frame, const Endpoint& from,
-                   const std::shared_ptr<KnownMemory>& memory) {
+  static void fill(Parcel& parcel, const TxFrame& frame, const Endpoint& from, const std::shared_ptr<Memory>& memory) {
     const uint8_t* data = frame.data;
     if (memory != nullptr && !frame.may_change && memory->has(data, frame.size)) {
       parcel.memory = memory;
@@ -153,7 +148,7 @@ class DirectLink::Member final : public TransportDecorator {
         hub_(std::move(hub)),
         as_(as),
         box_(hub_->add(as, *link_)),
-        memory_(std::make_shared<KnownMemory>()) {}
+        memory_(std::make_shared<Memory>()) {}
   ~Member() override { hub_->remove(box_); }
   Member(const Member&) = delete;
   Member& operator=(const Member&) = delete;
@@ -175,7 +170,7 @@ class DirectLink::Member final : public TransportDecorator {
   const std::shared_ptr<Hub> hub_;
   const Endpoint as_;
   const std::shared_ptr<Box> box_;
-  const std::shared_ptr<KnownMemory> memory_;
+  const std::shared_ptr<Memory> memory_;
 };
 
 DirectLink::DirectLink(std::unique_ptr<Transport> link)

@@ -32,6 +32,7 @@ class DirectLink final : public TransportDecorator {
   class Box;
   class Hub;
   class Member;
+  class Memory;
 
   const std::unique_ptr<Transport> link_;
   const std::shared_ptr<Hub> hub_;  // Members have it too.
