@@ -10,10 +10,8 @@
 
 namespace switchml {
 
-namespace {
-
 /// Memory of allocate(), which knows its own.
-class KnownMemory {
+class DirectLink::KnownMemory {
  public:
   uint8_t* allocate(size_t bytes) {
     uint8_t* const block = memory_.allocate(bytes);
@@ -30,8 +28,6 @@ class KnownMemory {
   FrameMemory memory_;
   std::vector<std::pair<const uint8_t*, const uint8_t*>> blocks_;
 };
-
-}  // namespace
 
 /// Frames on their way to one reader, from any thread.
 class DirectLink::Box {
@@ -164,7 +160,12 @@ class DirectLink::Member final : public TransportDecorator {
     hub_->switch_box.put(frames, count, as_, memory_);
     return count;
   }
-  size_t receive(RxFrame* frames, size_t count) override { return box_->take(frames, count); }
+  // What comes by the socket still, as answers to repeated requests do, is late. Unread it would end every wait.
+  size_t receive(RxFrame* frames, size_t count) override {
+    const size_t taken = box_->take(frames, count);
+    if (taken == 0 && below().receive(frames, count) > 0) below().release();
+    return taken;
+  }
   void release() override { box_->release(); }
   void wait(Duration timeout) override {
     if (!box_->has_any()) below().wait(timeout);
@@ -206,7 +207,9 @@ size_t DirectLink::send(const TxFrame* frames, size_t count) {
 
 size_t DirectLink::receive(RxFrame* frames, size_t count) {
   const size_t taken = hub_->switch_box.take(frames, count);
-  return taken + below().receive(frames + taken, count - taken);
+  const size_t all = taken + below().receive(frames + taken, count - taken);
+  for (size_t i = taken; i < all; ++i) frames[i].is_direct = false;  // A transport sets what it knows of.
+  return all;
 }
 
 void DirectLink::release() {

@@ -27,10 +27,12 @@ class DirectLink final : public TransportDecorator {
   size_t receive(RxFrame* frames, size_t count) override;
   void release() override;
   void wait(Duration timeout) override;
+  bool is_sending() const override { return below().is_sending(); }
 
  private:
   class Box;
   class Hub;
+  class KnownMemory;
   class Member;
 
   const std::unique_ptr<Transport> link_;
