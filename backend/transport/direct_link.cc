@@ -159,7 +159,12 @@ class DirectLink::Member final : public TransportDecorator {
     hub_->switch_box.put(frames, count, as_, memory_);
     return count;
   }
-  size_t receive(RxFrame* frames, size_t count) override { return box_->take(frames, count); }
+  // What comes by the socket still, as answers to repeated requests do, is late. Unread it would end every wait.
+  size_t receive(RxFrame* frames, size_t count) override {
+    const size_t taken = box_->take(frames, count);
+    if (taken == 0 && below().receive(frames, count) > 0) below().release();
+    return taken;
+  }
   void release() override { box_->release(); }
   void wait(Duration timeout) override {
     if (!box_->has_any()) below().wait(timeout);

@@ -23,6 +23,7 @@ struct Process {
   std::shared_ptr<InprocHub> network = InprocHub::create({});
   std::unique_ptr<Transport> stranger = network->attach();
   std::unique_ptr<Transport> member_link = network->attach();
+  Transport* const member_socket = member_link.get();
   const Endpoint member_at = member_link->local();
   std::unique_ptr<DirectLink> link = std::make_unique<DirectLink>(network->attach());
   const Endpoint switch_at = link->local();
@@ -89,22 +90,35 @@ TEST(DirectLink, EachPeerGetsItsOwn) {
   EXPECT_EQ(texts(*p.link), "near far");
 }
 
-// The array is used again and again.
-TEST(DirectLink, WhatAStrangerSendsIsNotDirect) {
-  Process p;
-  RxFrame came;
-  came.is_direct = true;
-  send_text(*p.stranger, "far", p.switch_at);
-  ASSERT_EQ(p.link->receive(&came, 1), 1U);
-  EXPECT_FALSE(came.is_direct);
-}
-
 TEST(DirectLink, AnAnswerIsCopied) {
   Process p;
   std::string text = "result";
   send_text(*p.link, text, p.member_at);
   text = "******";
   EXPECT_EQ(texts(*p.member), "result");
+}
+
+TEST(DirectLink, FramesOfOthersAreNotDirect) {
+  Process p;
+  RxFrame came[2];
+  send_text(*p.member, "near", p.switch_at);
+  send_text(*p.stranger, "far", p.switch_at);
+  ASSERT_EQ(p.link->receive(came, 2), 2U);
+  EXPECT_TRUE(came[0].is_direct);
+  EXPECT_FALSE(came[1].is_direct);
+  p.link->release();
+  send_text(*p.stranger, "far", p.switch_at);
+  ASSERT_EQ(p.link->receive(came, 2), 1U);
+  EXPECT_FALSE(came[0].is_direct) << "of the frame before";
+  p.link->release();
+}
+
+TEST(DirectLink, WhatComesByTheSocketEndsNoWaitForEver) {
+  Process p;
+  send_text(*p.stranger, "late", p.member_at);
+  EXPECT_EQ(texts(*p.member), "");
+  RxFrame left;
+  EXPECT_EQ(p.member_socket->receive(&left, 1), 0U);
 }
 
 TEST(DirectLink, WhatComesEndsAWait) {

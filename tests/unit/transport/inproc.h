@@ -120,8 +120,10 @@ class InprocTransport final : public Transport {
     const size_t got = std::min(count, mailbox_->frames.size());
     for (size_t i = 0; i < got; ++i) {
       auto& [from, bytes] = mailbox_->frames.front();
-      lent_.push_back(std::move(bytes));  // moving a vector leaves its bytes where they are
-      frames[i] = {lent_.back().data(), static_cast<uint32_t>(lent_.back().size()), from};
+      lent_.push_back(std::move(bytes));     // moving a vector leaves its bytes where they are
+      frames[i].data = lent_.back().data();  // No more than what a socket knows is set.
+      frames[i].size = static_cast<uint32_t>(lent_.back().size());
+      frames[i].from = from;
       mailbox_->frames.pop_front();
     }
     return got;
