@@ -314,7 +314,7 @@ int Attachment::local_index() const {
 
 // ---- engines ----
 
-// Of all sessions, this rank's own switch knows one.
+// This rank's own switch knows one of the sessions.
 void Attachment::link_directly(Transports* transports) const {
   const size_t shards = transports->size() / sessions_.size();
   for (size_t i = 0; i < transports->size(); ++i) {

@@ -73,7 +73,7 @@ struct RxFrame {
   uint32_t size = 0;
   Endpoint from;
   Ecn ecn = Ecn::kNone;    // over UDP
-  bool is_direct = false;  // from this process, with no seal to be checked (transport/direct_link.h)
+  bool is_direct = false;  // It has come from this process, with no seal to be checked (transport/direct_link.h).
 };
 
 }  // namespace switchml

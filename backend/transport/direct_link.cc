@@ -75,8 +75,9 @@ class DirectLink::Box {
  private:
   struct Parcel {
     RxFrame frame;
-    std::vector<uint8_t> copy;       // Where the frame lies, or
-    std::shared_ptr<Memory> memory;  // what it lies in.
+    /// One of these has its bytes.
+    std::vector<uint8_t> copy;
+    std::shared_ptr<Memory> memory;
   };
 
   // The one that was released last is taken first: it is in the cache still.

@@ -63,8 +63,8 @@ def test_every_sum_is_rounded_once_where_that_is_asked_for(network):
 
 @pytest.mark.parametrize("transport, hosts", (("udp", 2), ("udp", 4), ("udp", HOSTS), ("tcp", 4)))
 def test_a_link_carries_what_a_ring_would_have_it_carry(network, transport, hosts):
-    """2 (n - 1) / n of the tensor each way, and headers; over TCP acknowledgements too. A host's own part stays there, in
-    memory: it takes no socket either."""
+    """2 (n - 1) / n of the tensor each way, and headers; over TCP acknowledgements too. A host's own part stays in its
+    memory, and takes no socket either."""
     elements, times = 2**20, 3
     job = job_on(network, f"bytes{transport}{hosts}", hosts, SWITCHML_TRANSPORT=transport)
     before = [sent_bytes(host) for host in network.hosts[:hosts]]
