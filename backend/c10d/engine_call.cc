@@ -48,18 +48,28 @@ class EngineCall::Pending : public std::enable_shared_from_this<EngineCall::Pend
   Results results;
   std::vector<Outstanding::WeakWork> before;
   const char* operation = "";
-  int root = -1;         // The root of a reduce.
-  std::string detail;    // Follows operation, type and count in messages.
-  std::string what;      // Replaces operation, type and count in messages.
-  bool refused = false;  // By Exchange::on_sizes_known, which knows what all have called.
+  int root = -1;                         // The root of a reduce.
+  std::string detail;                    // Follows operation, type and count in messages.
+  std::string what;                      // Replaces operation, type and count in messages.
+  std::shared_ptr<DeviceCopies> copies;  // Null unless tensors of an accelerator are staged.
+  bool refused = false;                  // By Exchange::on_sizes_known, which knows what all have called.
   std::function<void(const std::shared_ptr<Pending>&)> more;  // EngineCall::then()
 
  private:
   void start(bool waits) {
-    unfinished.store(parts.size() + 1);
     const std::shared_ptr<Session> session = core->session();
+    if (!session && copies && !std::exchange(staged, true)) {
+      core->stager().post([self = shared_from_this()] {
+        self->copies->await_inputs();
+        self->start(false);
+      });
+      return;
+    }
+    unfinished.store(parts.size() + 1);
     if (session) {
-      fly(session->engine(), waits);
+      if (copies) copies->gate(&parts);
+      fly(session->engine(), waits && !copies);
+      if (copies) feed(session);
     } else {
       const Status closed = core->closed();
       for (const Collective& part : parts) ended(closed.ok() ? complete_alone(part) : closed);
@@ -85,6 +95,12 @@ class EngineCall::Pending : public std::enable_shared_from_this<EngineCall::Pend
     turn->work_until([this] { return unfinished.load() == 1; });
   }
 
+  /// The engine has the call, and waits for its inputs.
+  void feed(const std::shared_ptr<Session>& session) {
+    core->stager().post(
+        [self = shared_from_this(), session] { self->copies->feed([&] { session->engine().wake(); }); });
+  }
+
   /// One part less; whether it was the last.
   bool ended(const Status& outcome) {
     if (!outcome.ok()) {
@@ -106,6 +122,7 @@ class EngineCall::Pending : public std::enable_shared_from_this<EngineCall::Pend
   void complete() {
     if (more && status.ok()) return go_on();
     if (std::exchange(more, nullptr)) core->order().release();
+    const DeviceCopies::Current current(copies);
     call->complete([this] {
       Results delivered;
       std::swap(delivered, results);
@@ -185,7 +202,8 @@ class EngineCall::Pending : public std::enable_shared_from_this<EngineCall::Pend
   }
 
   std::mutex mutex;
-  Status status;  // the first error
+  bool staged = false;  // All inputs are there, which no engine waits for.
+  Status status;        // the first error
   std::atomic<size_t> unfinished{0};
 };
 
@@ -197,11 +215,28 @@ EngineCall::EngineCall(std::shared_ptr<GroupCore> core, Call call, c10d::OpType 
 
 at::Tensor EngineCall::prepared(const at::Tensor& tensor) {
   inputs_.push_back(tensor);
+  at::Tensor source = tensor;
   if (op_.op_ == c10d::ReduceOp::PREMUL_SUM) {
     const at::AutoDispatchBelowADInplaceOrView guard;
-    return compat::premultiplied(tensor, op_);
+    source = compat::premultiplied(tensor, op_);
   }
-  return HostView(tensor, HostView::Use::kRead).host();
+  return HostView(source, HostView::Use::kRead, false, copies_of(source)).host();
+}
+
+std::shared_ptr<DeviceCopies> EngineCall::copies_of(const at::Tensor& tensor) {
+  if (tensor.is_cpu()) return nullptr;
+  std::shared_ptr<DeviceCopies>& copies = flight_->copies;
+  if (!copies) copies = std::make_shared<DeviceCopies>(tensor.device(), to_string(call_));
+  require_same_device(copies->device(), tensor.device(), to_string(call_));
+  return copies;
+}
+
+void EngineCall::require_one_device(const std::vector<std::vector<at::Tensor>>& lists) const {
+  const c10::Device& device = flight_->copies->device();
+  for (const at::Tensor& tensor : inputs_) require_same_device(device, tensor.device(), to_string(call_));
+  for (const std::vector<at::Tensor>& list : lists) {
+    for (const at::Tensor& tensor : list) require_same_device(device, tensor.device(), to_string(call_));
+  }
 }
 
 /// Complex numbers add as their real and imaginary parts do.
@@ -239,8 +274,9 @@ void EngineCall::add_integer_mean(const at::Tensor& input, const at::Tensor& out
     flight_->results.means.emplace_back(output, ranks);
     sums = flight_->results.means.back().sums();
   }
-  add(given.quotients, sums.quotients, begin, end);
-  add(given.remainders, sums.remainders, begin, end);
+  const std::shared_ptr<DeviceCopies> copies = copies_of(input);
+  add(HostView(given.quotients, HostView::Use::kRead, false, copies).host(), sums.quotients, begin, end);
+  add(HostView(given.remainders, HostView::Use::kRead, false, copies).host(), sums.remainders, begin, end);
 }
 
 void EngineCall::root(int rank) { flight_->root = rank; }
@@ -262,7 +298,7 @@ void EngineCall::to_root(const at::Tensor& tensor, bool is_root) {
     return;
   }
   inputs_.push_back(tensor);
-  flight_->results.outputs.emplace_back(tensor, HostView::Use::kReadWrite);
+  flight_->results.outputs.emplace_back(tensor, HostView::Use::kReadWrite, false, copies_of(tensor));
   const at::Tensor host = flight_->results.outputs.back().host();
   add(host, host, 0, count);
 }
@@ -288,8 +324,8 @@ void EngineCall::slice(const at::Tensor& input, const at::Tensor& output, size_t
 
 /// Memory for a result, from which it reaches `output` in the end.
 at::Tensor EngineCall::target(const at::Tensor& output, bool apart) {
-  if (!apart) {
-    flight_->results.outputs.emplace_back(output, HostView::Use::kWrite);
+  if (!apart || !output.is_cpu()) {
+    flight_->results.outputs.emplace_back(output, HostView::Use::kWrite, false, copies_of(output));
     return flight_->results.outputs.back().host();
   }
   const at::AutoDispatchBelowADInplaceOrView guard;
@@ -315,7 +351,7 @@ Collective EngineCall::moved(Kind kind, size_t bytes) const {
 
 const void* EngineCall::given(const at::Tensor& input, bool apart) {
   inputs_.push_back(input);
-  flight_->results.kept.push_back(HostView(input, HostView::Use::kRead, apart).host());
+  flight_->results.kept.push_back(HostView(input, HostView::Use::kRead, apart, copies_of(input)).host());
   return flight_->results.kept.back().data_ptr();
 }
 
@@ -330,7 +366,12 @@ std::vector<void*> EngineCall::memory_of(const std::vector<at::Tensor>& outputs)
   return all;
 }
 
-void EngineCall::copy(const at::Tensor& from, const at::Tensor& to) { flight_->results.copies.emplace_back(from, to); }
+void EngineCall::copy(const at::Tensor& from, const at::Tensor& to) {
+  flight_->results.copies.emplace_back(from, to);
+  for (const at::Tensor& tensor : {from, to}) {
+    if (const std::shared_ptr<DeviceCopies> copies = copies_of(tensor)) copies->keep(tensor);
+  }
+}
 
 void EngineCall::broadcast(const at::Tensor& tensor, int root) {
   const bool is_root = root == flight_->core->group().rank;
@@ -343,6 +384,7 @@ void EngineCall::scatter(const std::vector<at::Tensor>& pieces, const at::Tensor
   part.root = root;
   if (root == flight_->core->group().rank) {
     for (const at::Tensor& piece : pieces) part.inputs.push_back(given(piece, false));
+    if (flight_->copies) flight_->copies->await_inputs();  // No engine waits for several.
   }
   part.output = memory_of(output);
   flight_->parts.push_back(moved(std::move(part), output.nbytes()));
@@ -439,6 +481,7 @@ c10::intrusive_ptr<c10d::Work> EngineCall::issue(std::vector<at::Tensor> outputs
 
 c10::intrusive_ptr<c10d::Work> EngineCall::issue_lists(std::vector<std::vector<at::Tensor>> lists) {
   const std::shared_ptr<GroupCore>& core = flight_->core;
+  if (flight_->copies) require_one_device(lists);
   if (core->group().size > 1) core->start_pool(call_);
   // A precheck accompanies a call that is counted already.
   CallRecord record = precheck_ ? CallRecord::of_precheck(core, call_) : CallRecord(core, call_, core->engine_way());

@@ -82,6 +82,10 @@ class EngineCall {
   /// Two parts; `output` is undefined where nothing of the result is wanted.
   void add_integer_mean(const at::Tensor& input, const at::Tensor& output, size_t begin, size_t end);
   at::Tensor prepared(const at::Tensor& tensor);
+  /// The call's, made for the first tensor of an accelerator; null for one of the host.
+  std::shared_ptr<DeviceCopies> copies_of(const at::Tensor& tensor);
+  /// Throws unless all tensors of the call are on one device.
+  void require_one_device(const std::vector<std::vector<at::Tensor>>& lists) const;
   at::Tensor target(const at::Tensor& output, bool apart);
   template <typename Kind>
   Collective moved(Kind kind, size_t bytes) const;

@@ -58,6 +58,8 @@ class GroupCore {
   const GroupInfo& group() const { return group_; }
   CallTable& calls() { return calls_; }
   CompletionPool& pool() { return pool_; }
+  /// What waits for the copies of accelerators.
+  CompletionPool& stager() { return stager_; }
   CallOrder& order() { return order_; }
   /// Makes the pool's first thread. Throws where the system gives none, in the name of `call`.
   void start_pool(Call call);
@@ -147,7 +149,8 @@ class GroupCore {
   std::once_flag compared_;
   std::string comparison_;
 
-  CompletionPool pool_;  // last: its threads end before the rest goes
+  CompletionPool pool_;  // last, with the next: their threads end before the rest goes
+  CompletionPool stager_;
 };
 
 /// Collectives that were issued and may still run, for a barrier to wait for. Holds no tensor. Thread-safe.

@@ -318,6 +318,7 @@ void ProcessGroupSwitchML::part_with_interpreter() {
   dropped.take_over(core_->abort_hooks());
   const bool rests = core_->wait_until_landed(kShutdownGrace) && core_->failure().ok();
   if (!rests || settings_.needs_interpreter) return shutdown();
+  core_->stager().rest();
   core_->pool().rest();
 }
 
@@ -334,6 +335,7 @@ void ProcessGroupSwitchML::end_everything() {
   if (session) session->abort("the process group was shut down");
   if (session) session->when_rank_is_lost(nullptr);
   core_->wait_until_landed(kShutdownGrace);  // Aborted calls end on the pool's threads, not on the engine's.
+  core_->stager().join();
   core_->pool().join();
   session.reset();
 }

@@ -50,6 +50,14 @@ c10::TypePtr value_type(size_t lists) {
   return lists > 1 ? c10::ListType::create(list) : list;
 }
 
+/// All of a call's tensors are on one device. A future needs none for the host's.
+std::vector<c10::Device> devices_of(const std::vector<std::vector<at::Tensor>>& outputs,
+                                    const std::vector<at::Tensor>& inputs) {
+  const std::vector<at::Tensor>& any = outputs.empty() || outputs[0].empty() ? inputs : outputs[0];
+  if (any.empty() || any[0].is_cpu()) return {};
+  return {any[0].device()};
+}
+
 std::atomic<bool> outlives{false};
 std::atomic<int> under_completion{0};  // threads in complete()
 
@@ -64,7 +72,7 @@ SwitchWork::SwitchWork(int rank, c10d::OpType type, CallRecord record, std::vect
     : c10d::Work(rank, type, record.title(), inputs),
       record_(std::move(record)),
       outputs_(std::move(outputs)),
-      future_(c10::make_intrusive<c10::ivalue::Future>(value_type(outputs_.size()))) {}
+      future_(c10::make_intrusive<c10::ivalue::Future>(value_type(outputs_.size()), devices_of(outputs_, inputs))) {}
 
 void SwitchWork::release_resources() {
   outputs_.clear();

@@ -1,0 +1,272 @@
+"""Tensors of an accelerator, the tests' own: each collective gives what it does on the CPU, bit by bit, whatever the
+order in which streams run."""
+
+import mock_device
+import pytest
+import torch
+import torch.distributed as dist
+from harness import caught, fresh_pool, seconds, this_rank
+
+pytestmark = pytest.mark.skipif(
+    not mock_device.IS_FOR_THIS_TORCH, reason="the device is built for PyTorch 2.13 and later"
+)
+
+WORLD = 2
+SEEDS = range(1, 9)
+
+
+@pytest.fixture(scope="module", params=("auto", "udp"))
+def ranks(request):
+    environment = {"SWITCHML_TRANSPORT": request.param}
+    with fresh_pool(WORLD, environment=environment, join_group=False, with_gloo=False) as pool:
+        pool.run(join, pool.folder)
+        yield pool
+        pool.run(dist.destroy_process_group)
+
+
+def join(folder):
+    mock_device.load()
+    dist.init_process_group(
+        "cpu:switchml,mock:switchml",
+        init_method=f"file://{folder}/store",
+        rank=this_rank(),
+        world_size=WORLD,
+        timeout=seconds(60),
+    )
+
+
+def numbers(count, dtype=torch.float32, salt=0):
+    generator = torch.Generator().manual_seed(17 * dist.get_rank() + salt)
+    if dtype.is_floating_point:
+        return torch.randn(count, generator=generator).to(dtype)
+    return torch.randint(-50, 50, (count,), generator=generator).to(dtype)
+
+
+def late(tensor, device):
+    """The tensor on a device, which has its elements only when the current stream has come so far."""
+    if device == "cpu":
+        return tensor.clone()
+    there = tensor.to(device)
+    result = torch.empty_like(there)
+    torch.accelerator.synchronize()
+    for _ in range(4):
+        result.fill_(-77)
+    return result.copy_(there)
+
+
+# ---- the calls: each gives tensors that its stream may still be making ----
+
+
+def all_reduce(device, count, dtype=torch.float32, op=dist.ReduceOp.SUM):
+    tensor = late(numbers(count, dtype), device)
+    dist.all_reduce(tensor, op=op)
+    return [tensor]
+
+
+def several_at_once(device, count):
+    tensors = [late(numbers(count, salt=i), device) for i in range(6)]
+    works = [dist.all_reduce(tensor, async_op=True) for tensor in tensors]
+    for work in works:
+        work.wait()
+    for tensor in tensors:
+        tensor.mul_(2)
+    return tensors
+
+
+def all_reduce_of_a_view(device, count):
+    whole = late(numbers(2 * count), device)
+    view = whole[: 2 * (count // 2)].view(2, -1).t()
+    dist.all_reduce(view)
+    return [whole]
+
+
+def reduce(device, count):
+    tensor = late(numbers(count), device)
+    dist.reduce(tensor, 1)
+    return [tensor] if dist.get_rank() == 1 else []
+
+
+def broadcast(device, count):
+    tensor = late(numbers(count), device)
+    dist.broadcast(tensor, 1)
+    return [tensor]
+
+
+def all_gather_into_tensor(device, count):
+    output = late(torch.zeros(WORLD * count), device)
+    dist.all_gather_into_tensor(output, late(numbers(count), device))
+    return [output]
+
+
+def all_gather(device, count):
+    outputs = [late(torch.zeros(count), device) for _ in range(WORLD)]
+    dist.all_gather(outputs, late(numbers(count), device))
+    return outputs
+
+
+def reduce_scatter_tensor(device, count):
+    output = late(torch.zeros(count), device)
+    dist.reduce_scatter_tensor(output, late(numbers(WORLD * count), device))
+    return [output]
+
+
+def reduce_scatter(device, count):
+    output = late(torch.zeros(count), device)
+    dist.reduce_scatter(output, [late(numbers(count, salt=i), device) for i in range(WORLD)])
+    return [output]
+
+
+def scatter(device, count):
+    output = late(torch.zeros(count), device)
+    pieces = [late(numbers(count, salt=i), device) for i in range(WORLD)] if dist.get_rank() == 0 else None
+    dist.scatter(output, pieces, src=0)
+    return [output]
+
+
+def gather(device, count):
+    outputs = [late(torch.zeros(count), device) for _ in range(WORLD)] if dist.get_rank() == 0 else None
+    dist.gather(late(numbers(count), device), outputs, dst=0)
+    return outputs or []
+
+
+def all_to_all_single(device, count):
+    output = late(torch.zeros(WORLD * count), device)
+    dist.all_to_all_single(output, late(numbers(WORLD * count), device))
+    return [output]
+
+
+def all_to_all(device, count):
+    outputs = [late(torch.zeros(count), device) for _ in range(WORLD)]
+    dist.all_to_all(outputs, [late(numbers(count, salt=i), device) for i in range(WORLD)])
+    return outputs
+
+
+def send_and_receive(device, count):
+    other = 1 - dist.get_rank()
+    received = late(torch.zeros(count), device)
+    operations = [dist.P2POp(dist.isend, late(numbers(count), device), other), dist.P2POp(dist.irecv, received, other)]
+    for work in dist.batch_isend_irecv(operations):
+        work.wait()
+    return [received]
+
+
+def inputs_that_die(device, count):
+    """Only the work is kept."""
+    output = late(torch.zeros(WORLD * count), device)
+    work = dist.all_gather_into_tensor(output, late(numbers(count), device), async_op=True)
+    for _ in range(6):  # What lies where the input did, were its memory given out again.
+        torch.full((count,), 5.0, device=device)
+    work.wait()
+    return [output]
+
+
+def results_that_die(device, count):
+    """A result that the caller drops is written nowhere else."""
+    for salt in range(4):
+        dist.all_reduce(late(numbers(count, salt=salt), device), async_op=True)
+    others = [late(numbers(count, salt=9), device) for _ in range(6)]
+    dist.barrier()
+    return others
+
+
+def callbacks_of_futures(device, count):
+    tensor = late(numbers(count), device)
+    future = dist.all_reduce(tensor, async_op=True).get_future()
+    return [future.then(lambda done: done.value()[0].mul_(3)).wait()]
+
+
+CALLS = (
+    all_reduce,
+    several_at_once,
+    all_reduce_of_a_view,
+    reduce,
+    broadcast,
+    all_gather_into_tensor,
+    all_gather,
+    reduce_scatter_tensor,
+    reduce_scatter,
+    scatter,
+    gather,
+    all_to_all_single,
+    all_to_all,
+    send_and_receive,
+    inputs_that_die,
+    results_that_die,
+    callbacks_of_futures,
+)
+
+
+def differences(call, counts, seeds, arguments=()):
+    """For which seeds and sizes the device's results differ from the CPU's."""
+    found = []
+    for count in counts:
+        expected = call("cpu", count, *arguments)
+        for seed in seeds:
+            mock_device.load(seed)
+            results = [result.cpu() for result in call("mock", count, *arguments)]
+            torch.accelerator.synchronize()
+            if len(results) != len(expected) or not all(map(torch.equal, results, expected)):
+                found.append((seed, count))
+    return found
+
+
+@pytest.mark.parametrize("call", CALLS)
+def test_results_are_those_of_the_cpu(ranks, call):
+    assert ranks.run(differences, call, (1, 3001), SEEDS) == [[], []]
+
+
+@pytest.mark.parametrize(
+    "dtype", (torch.float64, torch.float16, torch.bfloat16, torch.int64, torch.int32, torch.int8), ids=str
+)
+@pytest.mark.parametrize("op", (dist.ReduceOp.SUM, dist.ReduceOp.AVG), ids=("sum", "mean"))
+def test_types_and_operations(ranks, dtype, op):
+    assert ranks.run(differences, all_reduce, (777,), (1, 2), (dtype, op)) == [[], []]
+
+
+def test_long_tensors_come_in_pieces(ranks):
+    assert ranks.run(differences, all_reduce, (3 << 20,), (1, 2)) == [[], []]
+
+
+def mixed():
+    here, there = torch.ones(4), torch.ones(4, device="mock")
+    return (
+        caught(dist.all_gather_into_tensor, torch.zeros(8), there),
+        caught(dist.all_reduce_coalesced, [torch.ones(4, device="mock:0"), torch.ones(4, device="mock:1")]),
+        caught(dist.all_reduce, here),
+    )
+
+
+def test_tensors_of_two_devices_are_refused(ranks):
+    for into, coalesced, after in ranks.run(mixed):
+        assert "Expected list of tensors on the same device: there are " in into
+        assert "mock:0 and cpu" in into
+        assert "Expected list of tensors on the same device: there are mock:0 and mock:1" in coalesced
+        assert after is None
+
+
+def alternating(steps):
+    mock_device.load(5)
+    results = []
+    for step in range(steps):
+        tensor = late(numbers(100, salt=step), "mock" if step % 2 else "cpu")
+        results.append((tensor, dist.all_reduce(tensor, async_op=True)))
+    for _, work in results:
+        work.wait()
+    return [tensor.cpu().numpy() for tensor, _ in results]
+
+
+def test_calls_of_hosts_and_devices_keep_one_order(ranks):
+    first, second = ranks.run(alternating, 10)
+    assert all((a == b).all() for a, b in zip(first, second))
+
+
+def pinned_by_the_host():
+    dist.all_reduce(torch.ones(1000))
+    return mock_device.pinned_bytes()
+
+
+def test_a_group_of_hosts_pins_nothing():
+    with fresh_pool(WORLD, join_group=False, with_gloo=False) as pool:
+        pool.run(join, pool.folder)
+        assert pool.run(pinned_by_the_host) == [(0, 0)] * WORLD
+        pool.run(dist.destroy_process_group)
