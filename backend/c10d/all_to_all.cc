@@ -164,6 +164,7 @@ class PairwiseExchange : public std::enable_shared_from_this<PairwiseExchange> {
   }
 
   WorkPtr start(const WorkPtr& agreement) {
+    call_.leave_thread();
     WorkPtr work = call_.work();
     agreement->getFuture()->addCallback([self = shared_from_this()](c10::ivalue::Future& future) {
       if (future.hasError()) {

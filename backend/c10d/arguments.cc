@@ -24,10 +24,6 @@ void Arguments::refuse(const std::string& why) const {
   compat::throw_argument_error(std::string("switchml ") + to_string(call_) + ": " + why);
 }
 
-void Arguments::require(bool condition, const std::string& why) const {
-  if (!condition) refuse(why);
-}
-
 void Arguments::defined(const Tensors& tensors) const {
   for (const at::Tensor& tensor : tensors) {
     require_defined(tensor, to_string(call_));
@@ -71,10 +67,10 @@ void Arguments::all_reduce(const Tensors& tensors, const c10d::ReduceOp& op) con
   // An average and a premultiplied sum are sums here.
   const bool sum =
       op.op_ == c10d::ReduceOp::SUM || op.op_ == c10d::ReduceOp::AVG || op.op_ == c10d::ReduceOp::PREMUL_SUM;
-  require(layout != at::kSparse || sum,
-          "unsupported reduction operation (allreduce of sparse tensors only works with ReduceOp.SUM)");
-  require(layout == at::kStrided || layout == at::kSparse,
-          "unsupported layout " + c10d::toString(layout) + "; allowed: Strided, Sparse");
+  if (layout == at::kSparse && !sum)
+    refuse("unsupported reduction operation (allreduce of sparse tensors only works with ReduceOp.SUM)");
+  if (layout != at::kStrided && layout != at::kSparse)
+    refuse("unsupported layout " + c10d::toString(layout) + "; allowed: Strided, Sparse");
 }
 
 void Arguments::all_reduce_coalesced(const Tensors& tensors) const {
@@ -83,13 +79,13 @@ void Arguments::all_reduce_coalesced(const Tensors& tensors) const {
   c10d::assertNonEmpty(refused, tensors);
   c10d::assertLayoutMatch(refused, tensors);
   for (const at::Tensor& tensor : tensors) {
-    require(tensor.options().type_equal(tensors[0].options()), "tensors must all have the same type: there are " +
-                                                                   tensors_text({tensors[0]}) + " and " +
-                                                                   tensors_text({tensor}));
+    if (!tensor.options().type_equal(tensors[0].options()))
+      refuse("tensors must all have the same type: there are " + tensors_text({tensors[0]}) + " and " +
+             tensors_text({tensor}));
   }
   host(tensors);
-  require(tensors[0].layout() == at::kStrided,
-          "unsupported layout " + c10d::toString(tensors[0].layout()) + "; allowed: Strided");
+  if (tensors[0].layout() != at::kStrided)
+    refuse("unsupported layout " + c10d::toString(tensors[0].layout()) + "; allowed: Strided");
 }
 
 void Arguments::reduce(const Tensors& tensors, const c10d::ReduceOptions& opts) const {
@@ -106,14 +102,14 @@ void Arguments::reducible(const Tensors& tensors, const c10d::ReduceOp& op) cons
   for (const at::Tensor& tensor : tensors) {
     const at::ScalarType type = tensor.scalar_type();
     if (engine_operation(op, type)) continue;
-    require(element_type(type) || at::isComplexType(type),
-            "Invalid scalar type " + type_name(type) +
-                "; allowed: float32, float64, float16, bfloat16, int8, uint8, int16, int32, int64, bool, complex64, "
-                "complex128");
+    if (!element_type(type) && !at::isComplexType(type))
+      refuse("Invalid scalar type " + type_name(type) +
+             "; allowed: float32, float64, float16, bfloat16, int8, uint8, int16, int32, int64, bool, complex64, "
+             "complex128");
     const std::string refused = std::string("Cannot use ReduceOp.") + operation_name(op) + " with ";
     const bool bitwise =
         op.op_ == c10d::ReduceOp::BAND || op.op_ == c10d::ReduceOp::BOR || op.op_ == c10d::ReduceOp::BXOR;
-    require(!bitwise, refused + "non-integral dtype " + type_name(type));
+    if (bitwise) refuse(refused + "non-integral dtype " + type_name(type));
     refuse(refused + "dtype " + type_name(type) +
            (at::isComplexType(type) ? "; allowed: SUM, AVG and PREMUL_SUM"
                                     : "; allowed: floating-point and complex types, and for AVG integers"));
@@ -121,30 +117,31 @@ void Arguments::reducible(const Tensors& tensors, const c10d::ReduceOp& op) cons
 }
 
 void Arguments::same_type(const at::Tensor& output, const at::Tensor& input) const {
-  require(output.scalar_type() == input.scalar_type(), "the output's type is " + type_name(output.scalar_type()) +
-                                                           ", the input's " + type_name(input.scalar_type()) +
-                                                           "; allowed: the same type");
+  if (output.scalar_type() != input.scalar_type())
+    refuse("the output's type is " + type_name(output.scalar_type()) + ", the input's " +
+           type_name(input.scalar_type()) + "; allowed: the same type");
 }
 
 void Arguments::reduce_scatter(const Tensors& outputs, const TensorLists& inputs) const {
   defined(outputs);
   defined(inputs);
-  require(outputs.size() == 1, "reduce_scatter only supports 1 output, not " + number(outputs.size()));
-  require(inputs.size() == 1, "requires input/output tensor lists to have the same length: there are 1 output and " +
-                                  number(inputs.size()) + " lists of inputs");
+  if (outputs.size() != 1) refuse("reduce_scatter only supports 1 output, not " + number(outputs.size()));
+  if (inputs.size() != 1)
+    refuse("requires input/output tensor lists to have the same length: there are 1 output and " +
+           number(inputs.size()) + " lists of inputs");
   const Tensors& pieces = inputs[0];
-  require(pieces.size() == static_cast<size_t>(group_.size),
-          "invalid input tensor list size, must be world size: the list has " + number(pieces.size()) +
-              " tensors; allowed: " + number(int64_t{group_.size}));
+  if (pieces.size() != static_cast<size_t>(group_.size))
+    refuse("invalid input tensor list size, must be world size: the list has " + number(pieces.size()) +
+           " tensors; allowed: " + number(int64_t{group_.size}));
   dense(outputs);
   dense(pieces);
   host(outputs);
   host(pieces);
   for (const at::Tensor& piece : pieces) same_type(outputs[0], piece);
   const at::Tensor& own = pieces[static_cast<size_t>(group_.rank)];
-  require(own.numel() == outputs[0].numel(), "the output has " + number(outputs[0].numel()) +
-                                                 " elements; allowed: as many as input " + std::to_string(group_.rank) +
-                                                 ", " + number(own.numel()));
+  if (own.numel() != outputs[0].numel())
+    refuse("the output has " + number(outputs[0].numel()) + " elements; allowed: as many as input " +
+           std::to_string(group_.rank) + ", " + number(own.numel()));
 }
 
 void Arguments::pairs(const Tensors& outputs, const Tensors& inputs) const {
@@ -154,18 +151,18 @@ void Arguments::pairs(const Tensors& outputs, const Tensors& inputs) const {
   dense(inputs);
   host(outputs);
   host(inputs);
-  require(outputs.size() == inputs.size() && !outputs.empty(),
-          number(outputs.size()) + " outputs and " + number(inputs.size()) +
-              " inputs; allowed: at least one, and one output for each input");
+  if (outputs.size() != inputs.size() || outputs.empty())
+    refuse(number(outputs.size()) + " outputs and " + number(inputs.size()) +
+           " inputs; allowed: at least one, and one output for each input");
   for (size_t i = 0; i < inputs.size(); ++i) same_type(outputs[i], inputs[i]);
 }
 
 void Arguments::reduce_scatter_tensors(const Tensors& outputs, const Tensors& inputs) const {
   pairs(outputs, inputs);
   for (size_t i = 0; i < inputs.size(); ++i) {
-    require(inputs[i].numel() == outputs[i].numel() * group_.size,
-            "the input has " + number(inputs[i].numel()) + " elements and the output " + number(outputs[i].numel()) +
-                "; allowed: an input of " + std::to_string(group_.size) + " times the output (one part for each rank)");
+    if (inputs[i].numel() != outputs[i].numel() * group_.size)
+      refuse("the input has " + number(inputs[i].numel()) + " elements and the output " + number(outputs[i].numel()) +
+             "; allowed: an input of " + std::to_string(group_.size) + " times the output (one part for each rank)");
   }
 }
 
@@ -184,14 +181,15 @@ void Arguments::broadcast(const Tensors& tensors, const c10d::BroadcastOptions& 
 void Arguments::all_gather(const TensorLists& outputs, const Tensors& inputs) const {
   defined(inputs);
   defined(outputs);
-  require(!inputs.empty(), "requires non-empty input tensor list");
-  require(inputs.size() == outputs.size(), "requires input/output tensor lists to have the same length: there are " +
-                                               number(inputs.size()) + " inputs and " + number(outputs.size()) +
-                                               " lists of outputs");
+  if (inputs.empty()) refuse("requires non-empty input tensor list");
+  if (inputs.size() != outputs.size())
+    refuse("requires input/output tensor lists to have the same length: there are " + number(inputs.size()) +
+           " inputs and " + number(outputs.size()) + " lists of outputs");
   const size_t expected = inputs.size() * static_cast<size_t>(group_.size);
   for (size_t i = 0; i < outputs.size(); ++i) {
-    require(outputs[i].size() == expected, "invalid output tensor list at index " + number(i) + " (expected length " +
-                                               number(expected) + ", got " + number(outputs[i].size()) + ")");
+    if (outputs[i].size() != expected)
+      refuse("invalid output tensor list at index " + number(i) + " (expected length " + number(expected) + ", got " +
+             number(outputs[i].size()) + ")");
   }
   dense(inputs);
   like(inputs, inputs[0]);
@@ -203,21 +201,21 @@ void Arguments::all_gather_coalesced(const TensorLists& outputs, const Tensors& 
   const Refuse refused = [this](const std::string& why) { refuse(why); };
   defined(inputs);
   defined(outputs);
-  require(!inputs.empty(), "requires non-empty input tensor list");
-  require(outputs.size() == static_cast<size_t>(group_.size), "output lists should be equal to world size: there are " +
-                                                                  number(outputs.size()) +
-                                                                  "; allowed: " + std::to_string(group_.size));
+  if (inputs.empty()) refuse("requires non-empty input tensor list");
+  if (outputs.size() != static_cast<size_t>(group_.size))
+    refuse("output lists should be equal to world size: there are " + number(outputs.size()) +
+           "; allowed: " + std::to_string(group_.size));
   c10d::assertSameDevice(refused, inputs);
   for (const Tensors& list : outputs) {
-    require(list.size() == inputs.size(),
-            "invalid output size: (expected length " + number(inputs.size()) + ", got " + number(list.size()) + ")");
+    if (list.size() != inputs.size())
+      refuse("invalid output size: (expected length " + number(inputs.size()) + ", got " + number(list.size()) + ")");
     for (size_t i = 0; i < list.size(); ++i) {
-      require(list[i].sizes() == inputs[i].sizes(), "invalid size of output tensor at index " + number(i) +
-                                                        " (expected length " + c10d::toString(inputs[i].sizes()) +
-                                                        ", got " + c10d::toString(list[i].sizes()) + ")");
-      require(list[i].options().type_equal(inputs[i].options()), "invalid tensor type at index " + number(i) +
-                                                                     " (expected " + inputs[i].toString() + ", got " +
-                                                                     list[i].toString() + ")");
+      if (list[i].sizes() != inputs[i].sizes())
+        refuse("invalid size of output tensor at index " + number(i) + " (expected length " +
+               c10d::toString(inputs[i].sizes()) + ", got " + c10d::toString(list[i].sizes()) + ")");
+      if (!list[i].options().type_equal(inputs[i].options()))
+        refuse("invalid tensor type at index " + number(i) + " (expected " + inputs[i].toString() + ", got " +
+               list[i].toString() + ")");
     }
   }
   dense(inputs);
@@ -227,21 +225,21 @@ void Arguments::all_gather_coalesced(const TensorLists& outputs, const Tensors& 
 void Arguments::all_gather_into_tensors(const Tensors& outputs, const Tensors& inputs) const {
   pairs(outputs, inputs);
   for (size_t i = 0; i < inputs.size(); ++i) {
-    require(outputs[i].numel() == inputs[i].numel() * group_.size,
-            "the output has " + number(outputs[i].numel()) + " elements and the input " + number(inputs[i].numel()) +
-                "; allowed: an output of " + std::to_string(group_.size) + " times the input");
+    if (outputs[i].numel() != inputs[i].numel() * group_.size)
+      refuse("the output has " + number(outputs[i].numel()) + " elements and the input " + number(inputs[i].numel()) +
+             "; allowed: an output of " + std::to_string(group_.size) + " times the input");
   }
 }
 
 /// In a gather or scatter the root gives one list, with one tensor for each rank.
 void Arguments::one_list(const TensorLists& lists, const char* kind, const at::Tensor& model) const {
   const std::string ranks = std::to_string(group_.size);
-  require(lists.size() == 1,
-          std::string("requires a single-element ") + kind + " list containing a list with " + ranks + " tensors.");
+  if (lists.size() != 1)
+    refuse(std::string("requires a single-element ") + kind + " list containing a list with " + ranks + " tensors.");
   const std::string name = kind == std::string("output") ? "Output" : "Input";
-  require(lists[0].size() == static_cast<size_t>(group_.size),
-          std::string("Incorrect ") + kind + " list size " + number(lists[0].size()) + ". " + name +
-              " list size should be " + ranks + ", same as size of the process group.");
+  if (lists[0].size() != static_cast<size_t>(group_.size))
+    refuse(std::string("Incorrect ") + kind + " list size " + number(lists[0].size()) + ". " + name +
+           " list size should be " + ranks + ", same as size of the process group.");
   like(lists[0], model);
 }
 
@@ -253,18 +251,18 @@ void Arguments::gather(const TensorLists& outputs, const Tensors& inputs, int64_
   dense(inputs);
   if (root == group_.rank) {
     one_list(outputs, "output", inputs[0]);
-  } else {
-    require(outputs.empty(), "requires empty output on non-root");
+  } else if (!outputs.empty()) {
+    refuse("requires empty output on non-root");
   }
   host(inputs);
 }
 
 void Arguments::gather_single(const at::Tensor& output, const at::Tensor& input) const {
   defined(Tensors{output, input});
-  require(output.layout() == at::kStrided && output.is_contiguous(), "the output is not contiguous");
-  require(output.scalar_type() == input.scalar_type(), std::string("the output is of ") +
-                                                           c10::toString(output.scalar_type()) + " and the input of " +
-                                                           c10::toString(input.scalar_type()));
+  if (output.layout() != at::kStrided || !output.is_contiguous()) refuse("the output is not contiguous");
+  if (output.scalar_type() != input.scalar_type())
+    refuse(std::string("the output is of ") + c10::toString(output.scalar_type()) + " and the input of " +
+           c10::toString(input.scalar_type()));
   all_gather_into_tensors({output}, {input});
 }
 
@@ -276,8 +274,8 @@ void Arguments::scatter(const Tensors& outputs, const TensorLists& inputs, int64
   dense(outputs);
   if (root == group_.rank) {
     one_list(inputs, "input", outputs[0]);
-  } else {
-    require(inputs.empty(), "requires empty input on non-root");
+  } else if (!inputs.empty()) {
+    refuse("requires empty input on non-root");
   }
   host(outputs);
 }
@@ -290,15 +288,15 @@ void Arguments::splits(const std::vector<int64_t>& sizes, const at::Tensor& tens
            ", the tensor has " + c10d::toString(tensor.sizes()) + "; allowed: " + std::to_string(group_.size) +
            " sizes, or none");
   }
-  require(std::all_of(sizes.begin(), sizes.end(), [](int64_t size) { return size >= 0; }),
-          "a split size is negative: the sizes are " + c10d::toString(sizes) + "; allowed: 0 and above");
+  if (std::any_of(sizes.begin(), sizes.end(), [](int64_t size) { return size < 0; }))
+    refuse("a split size is negative: the sizes are " + c10d::toString(sizes) + "; allowed: 0 and above");
 }
 
 void Arguments::all_to_all_single(const at::Tensor& output, const at::Tensor& input,
                                   const std::vector<int64_t>& output_splits,
                                   const std::vector<int64_t>& input_splits) const {
   defined(Tensors{output, input});
-  require(output.device() == input.device(), "output tensor and input tensor must be on the same type of device");
+  if (output.device() != input.device()) refuse("output tensor and input tensor must be on the same type of device");
   dense({output, input});
   host({output, input});
   if (!output_splits.empty() || !input_splits.empty()) {
@@ -306,18 +304,18 @@ void Arguments::all_to_all_single(const at::Tensor& output, const at::Tensor& in
     splits(output_splits, output);
     return;
   }
-  require(output.numel() == input.numel() && input.numel() % group_.size == 0,
-          "the output has " + number(output.numel()) + " elements and the input " + number(input.numel()) +
-              "; allowed without split sizes: as many in both, a multiple of " + std::to_string(group_.size));
+  if (output.numel() != input.numel() || input.numel() % group_.size != 0)
+    refuse("the output has " + number(output.numel()) + " elements and the input " + number(input.numel()) +
+           "; allowed without split sizes: as many in both, a multiple of " + std::to_string(group_.size));
 }
 
 void Arguments::all_to_all(const Tensors& outputs, const Tensors& inputs) const {
   defined(outputs);
   defined(inputs);
   const auto one_each = [this](const Tensors& list, const char* kind) {
-    require(list.size() == static_cast<size_t>(group_.size), std::string(kind) + " tensor list size " +
-                                                                 number(list.size()) + " does not match world size " +
-                                                                 std::to_string(group_.size));
+    if (list.size() != static_cast<size_t>(group_.size))
+      refuse(std::string(kind) + " tensor list size " + number(list.size()) + " does not match world size " +
+             std::to_string(group_.size));
   };
   one_each(inputs, "input");
   one_each(outputs, "output");
@@ -341,23 +339,23 @@ void Arguments::own_elements(const Tensors& outputs) const {
 
 void Arguments::message(const Tensors& tensors, int tag) const {
   defined(tensors);
-  require(tensors.size() == 1, "takes a single tensor, not " + number(tensors.size()));
-  require(tag >= 0, "Tag must be nonnegative: it is " + std::to_string(tag));
+  if (tensors.size() != 1) refuse("takes a single tensor, not " + number(tensors.size()));
+  if (tag < 0) refuse("Tag must be nonnegative: it is " + std::to_string(tag));
 }
 
 void Arguments::peer(int rank) const {
-  require(rank >= 0 && rank < group_.size,
-          "invalid rank: " + std::to_string(rank) + "; allowed: 0 to " + std::to_string(group_.size - 1));
+  if (rank < 0 || rank >= group_.size)
+    refuse("invalid rank: " + std::to_string(rank) + "; allowed: 0 to " + std::to_string(group_.size - 1));
 }
 
 void Arguments::other(int rank) const {
-  require(rank != group_.rank, "invalid rank: " + std::to_string(rank) + " is this one; allowed: another one");
+  if (rank == group_.rank) refuse("invalid rank: " + std::to_string(rank) + " is this one; allowed: another one");
 }
 
 void Arguments::send(const Tensors& tensors, int destination, int tag) const {
   message(tensors, tag);
   peer(destination);
-  require(tensors[0].layout() == at::kStrided, "input tensor has to be dense");
+  if (tensors[0].layout() != at::kStrided) refuse("input tensor has to be dense");
   host(tensors);
   other(destination);
 }
@@ -370,8 +368,8 @@ void Arguments::recv(const Tensors& tensors, int source, int tag) const {
 
 void Arguments::recv_any_source(const Tensors& tensors, int tag) const {
   message(tensors, tag);
-  require(tensors[0].layout() == at::kStrided, "input tensor has to be dense");
-  require(tensors[0].is_contiguous(), "input tensor has to be contiguous");
+  if (tensors[0].layout() != at::kStrided) refuse("input tensor has to be dense");
+  if (!tensors[0].is_contiguous()) refuse("input tensor has to be contiguous");
   host(tensors);
 }
 

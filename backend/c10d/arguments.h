@@ -47,7 +47,6 @@ class Arguments {
 
  private:
   [[noreturn]] void refuse(const std::string& why) const;
-  void require(bool condition, const std::string& why) const;
   void defined(const Tensors& tensors) const;
   void defined(const TensorLists& lists) const;
   void host(const Tensors& tensors) const;

@@ -250,10 +250,10 @@ py::dict flight_dict(const FlightEntry& entry, const FlightGroup& group) {
   row["op_id"] = entry.collective + entry.message;
   row["profiling_name"] = profiling_title(entry.call);
   row["time_created_ns"] = entry.created;
-  row["input_sizes"] = entry.inputs.sizes;
-  row["input_dtypes"] = entry.inputs.types;
-  row["output_sizes"] = entry.outputs.sizes;
-  row["output_dtypes"] = entry.outputs.types;
+  row["input_sizes"] = entry.inputs.sizes();
+  row["input_dtypes"] = entry.inputs.types();
+  row["output_sizes"] = entry.outputs.sizes();
+  row["output_dtypes"] = entry.outputs.types();
   row["state"] = state_of(entry);
   row["time_discovered_started_ns"] = time(entry.started);
   row["time_discovered_completed_ns"] = time(entry.completed);

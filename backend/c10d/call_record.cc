@@ -8,11 +8,10 @@
 namespace switchml {
 namespace {
 
-void add_shapes(const std::vector<at::Tensor>& tensors, TensorShapes* shapes) {
+void add_shapes(at::ArrayRef<at::Tensor> tensors, TensorShapes* shapes) {
   for (const at::Tensor& tensor : tensors) {
-    if (!tensor.defined()) continue;
-    shapes->sizes.push_back(tensor.sizes().vec());
-    shapes->types.push_back(c10::toString(tensor.scalar_type()));
+    if (tensor.defined())
+      shapes->add(c10::toString(tensor.scalar_type()), tensor.sizes().data(), tensor.sizes().size());
   }
 }
 
@@ -30,7 +29,7 @@ std::chrono::milliseconds time_until(Time deadline) {
 CallRecord::CallRecord(std::string context, uint64_t sequence) : context_(std::move(context)), sequence_(sequence) {}
 
 CallRecord::CallRecord(const std::shared_ptr<GroupCore>& core, Call call, uint64_t sequence, bool is_told)
-    : core_(core), call_(call), context_(core->context(call)), sequence_(sequence), is_told_(is_told) {}
+    : core_(core), group_(core->shared_group()), call_(call), sequence_(sequence), is_told_(is_told) {}
 
 CallRecord::CallRecord(const std::shared_ptr<GroupCore>& core, Call call, Way way)
     : CallRecord(core, call, is_message(call) ? core->sequence() : core->next_sequence(), true) {
@@ -41,7 +40,8 @@ CallRecord CallRecord::of_precheck(const std::shared_ptr<GroupCore>& core, Call 
   return {core, call, core->sequence(), false};
 }
 
-void CallRecord::log(const Tensors& inputs, const std::vector<Tensors>& outputs, std::chrono::milliseconds timeout) {
+void CallRecord::log(at::ArrayRef<at::Tensor> inputs, at::ArrayRef<std::vector<at::Tensor>> outputs,
+                     std::chrono::milliseconds timeout) {
   const std::shared_ptr<GroupCore> core = core_.lock();
   if (!is_told_ || !core) return;
   FlightEntry entry;
@@ -52,9 +52,9 @@ void CallRecord::log(const Tensors& inputs, const std::vector<Tensors>& outputs,
   entry.is_message = is_message(call_);
   if (!receives(call_)) add_shapes(inputs, &entry.inputs);
   if (call_ != Call::kSend) {
-    for (const Tensors& list : outputs) add_shapes(list, &entry.outputs);
+    for (const std::vector<at::Tensor>& list : outputs) add_shapes(list, &entry.outputs);
   }
-  flight_ = FlightLog::of_process().begin(std::move(entry));
+  flight_ = FlightLog::of_process().begin(entry);
 }
 
 void CallRecord::begin() {

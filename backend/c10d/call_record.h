@@ -16,11 +16,12 @@ namespace switchml {
 /// From now to `deadline`, rounded up; 0: there is none.
 std::chrono::milliseconds time_until(Time deadline);
 
+/// Lists of tensors, mostly one.
+using OutputLists = c10::SmallVector<std::vector<at::Tensor>, 1>;
+
 /// A value, which does not keep the group. In order: the constructor, log(), begin(), started(), ended(), succeeded().
 class CallRecord {
  public:
-  using Tensors = std::vector<at::Tensor>;
-
   /// A call of no group, of which nothing is told.
   explicit CallRecord(std::string context, uint64_t sequence = 0);
   /// Counts the call. A collective gets the group's next number, a message that of the last collective.
@@ -29,7 +30,8 @@ class CallRecord {
   static CallRecord of_precheck(const std::shared_ptr<GroupCore>& core, Call call);
 
   /// The call enters the flight log. `timeout`: 0 is none.
-  void log(const Tensors& inputs, const std::vector<Tensors>& outputs, std::chrono::milliseconds timeout);
+  void log(at::ArrayRef<at::Tensor> inputs, at::ArrayRef<std::vector<at::Tensor>> outputs,
+           std::chrono::milliseconds timeout);
   /// It is timed from now on, if the group's calls are timed, and takes up the extensions of timeouts.
   void begin();
   /// It was handed to what carries it out.
@@ -44,7 +46,7 @@ class CallRecord {
   void succeeded(uint64_t key, std::optional<float> duration_ms = {}) const;
 
   /// "switchml all_reduce on rank 1 of 4 (group default_pg)".
-  const std::string& context() const { return context_; }
+  std::string context() const { return group_ ? call_context(*group_, call_) : context_; }
   /// The name of the call in a profile; null: it has none.
   const char* title() const { return is_told_ ? profiling_title(call_) : nullptr; }
   uint64_t sequence() const { return sequence_; }
@@ -55,8 +57,9 @@ class CallRecord {
   CallRecord(const std::shared_ptr<GroupCore>& core, Call call, uint64_t sequence, bool is_told);
 
   std::weak_ptr<GroupCore> core_;
+  std::shared_ptr<const GroupInfo> group_;  // Null of a call of no group.
   Call call_ = Call::kAllReduce;
-  std::string context_;
+  std::string context_;  // Of a call of no group.
   uint64_t sequence_ = 0;
   bool is_told_ = false;
   uint64_t flight_ = 0;  // The number in FlightLog; 0: it has none.

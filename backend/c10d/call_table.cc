@@ -1,5 +1,7 @@
 #include "c10d/call_table.h"
 
+#include <utility>
+
 namespace switchml {
 namespace {
 // Profiles match on the part behind the colon, so one table of full titles gives both names.
@@ -28,10 +30,16 @@ constexpr std::array<const char*, kCalls> kTitles = {
     "switchml:recv_any_source",
 };
 static_assert(static_cast<size_t>(Call::kRecvAnySource) + 1 == kCalls);
+
+template <size_t... calls>
+constexpr std::array<Title, kCalls> names(std::index_sequence<calls...> /*all*/) {
+  return {Title(kTitles[calls] + kPrefix)...};
+}
+constexpr std::array<Title, kCalls> kNames = names(std::make_index_sequence<kCalls>());
 }  // namespace
 
 const char* profiling_title(Call call) { return kTitles[static_cast<size_t>(call)]; }
-const char* to_string(Call call) { return profiling_title(call) + kPrefix; }
+const Title& title_of(Call call) { return kNames[static_cast<size_t>(call)]; }
 
 const char* to_string(Way way) {
   switch (way) {

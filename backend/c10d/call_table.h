@@ -6,6 +6,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "engine/engine.h"
+
 namespace switchml {
 
 /// The collectives by the names that people call them in torch.distributed.
@@ -34,7 +36,8 @@ enum class Call : uint8_t {
 };
 inline constexpr size_t kCalls = 21;
 /// "all_reduce".
-const char* to_string(Call call);
+const Title& title_of(Call call);
+inline const char* to_string(Call call) { return title_of(call).text(); }
 /// "switchml:all_reduce", the name of a call in a profile. A string of static lifetime.
 const char* profiling_title(Call call);
 

@@ -104,14 +104,11 @@ void DeviceCopies::copy_out(const at::Tensor& host, const at::Tensor& tensor) {
   if (tensor.numel() > 0) copy(host, tensor);
 }
 
-void DeviceCopies::gate(std::vector<Collective>* parts) {
-  for (Collective& part : *parts) {
-    for (Input& input : inputs_) {
-      if (!input.host.defined() || part.input() != input.host.data_ptr())
-        continue;  // All of it is there, or another's.
-      input.element_bytes = element_bytes(part.type);
-      part.ready = &input.ready;
-    }
+void DeviceCopies::gate(Collective* part) {
+  for (Input& input : inputs_) {
+    if (!input.host.defined() || part->input() != input.host.data_ptr()) continue;  // All of it is there, or another's.
+    input.element_bytes = element_bytes(part->type);
+    part->ready = &input.ready;
   }
 }
 

@@ -42,8 +42,8 @@ class DeviceCopies {
   /// The tensor is used on the stream, too.
   void keep(const at::Tensor& tensor) const;
 
-  /// Lets each part read of its input what is there.
-  void gate(std::vector<Collective>* parts);
+  /// Lets the part read of its input what is there.
+  void gate(Collective* part);
   /// Waits for the inputs, piece by piece, and tells those that wait for them by `risen`.
   void feed(const std::function<void()>& risen);
   /// Until all inputs are there.
@@ -98,7 +98,7 @@ class DeviceCopies {
   at::Tensor copy_in(const at::Tensor& tensor, bool /*reads*/) { return tensor; }
   void copy_out(const at::Tensor& /*host*/, const at::Tensor& /*tensor*/) {}
   void keep(const at::Tensor& /*tensor*/) const {}
-  void gate(std::vector<Collective>* /*parts*/) {}
+  void gate(Collective* /*part*/) {}
   void feed(const std::function<void()>& /*risen*/) {}
   void await_inputs() {}
   void synchronize() const {}

@@ -12,11 +12,13 @@
 
 namespace switchml {
 
+using Collectives = c10::SmallVector<Collective, 1>;
+
 /// What a call has in memory, and how it gets to where the caller wants it.
 struct Results {
-  std::vector<at::Tensor> kept;  // The parts point to this memory.
+  c10::SmallVector<at::Tensor, 2> kept;  // The parts point to this memory.
   std::vector<IntegerMean> means;
-  std::vector<HostView> outputs;
+  c10::SmallVector<HostView, 1> outputs;
   std::vector<std::pair<at::Tensor, at::Tensor>> copies;  // From, to.
 
   void write() {
@@ -37,13 +39,14 @@ class EngineCall::Pending : public std::enable_shared_from_this<EngineCall::Pend
   void launch(bool waits) {
     const bool holds = more != nullptr;
     if (holds || core->order().is_held()) {
+      call->leave_thread();
       if (!core->order().pass([self = shared_from_this()] { self->start(false); }, holds)) return;
     }
     start(waits);
   }
 
   std::shared_ptr<GroupCore> core;
-  std::vector<Collective> parts;
+  Collectives parts;
   size_t parts_of_each = 1;  // tensor
   Results results;
   std::vector<Outstanding::WeakWork> before;
@@ -59,33 +62,42 @@ class EngineCall::Pending : public std::enable_shared_from_this<EngineCall::Pend
   void start(bool waits) {
     const std::shared_ptr<Session> session = core->session();
     if (!session && copies && !std::exchange(staged, true)) {
+      call->leave_thread();
       core->stager().post([self = shared_from_this()] {
         self->copies->await_inputs();
         self->start(false);
       });
       return;
     }
+    self_ = shared_from_this();
     unfinished.store(parts.size() + 1);
     if (session) {
-      if (copies) copies->gate(&parts);
+      if (copies) {
+        for (Collective& part : parts) copies->gate(&part);
+      }
       fly(session->engine(), waits && !copies);
       if (copies) feed(session);
     } else {
       const Status closed = core->closed();
       for (const Collective& part : parts) ended(closed.ok() ? complete_alone(part) : closed);
     }
+    if (unfinished.load() > 1) call->leave_thread();
     if (!ended(Status::ok_status())) return;
+    const std::shared_ptr<Pending> self = std::move(self_);
     // All is over: no other thread is needed, but where it would take this one long.
     if (core->group().size == 1 || (status.ok() && !awaits_earlier())) return complete();
-    post(shared_from_this());
+    call->leave_thread();
+    post(self);
   }
 
   void fly(Engine& engine, bool waits) {
-    const std::unique_ptr<CallerTurn> turn = waits ? engine.begin_turn() : nullptr;
+    const std::unique_ptr<CallerTurn> turn = waits ? engine.begin_turn(bytes()) : nullptr;
     // The engine gets copies: `parts` stays for messages.
     for (const Collective& part : parts) {
       Collective collective = part;
-      collective.done = [self = shared_from_this()](const Status& outcome) mutable { release(self, outcome); };
+      collective.done = [this](const Status& outcome) {
+        if (ended(outcome)) post(std::move(self_));
+      };
       engine.submit(std::move(collective));
     }
     if (!turn) return;
@@ -101,18 +113,18 @@ class EngineCall::Pending : public std::enable_shared_from_this<EngineCall::Pend
         [self = shared_from_this(), session] { self->copies->feed([&] { session->engine().wake(); }); });
   }
 
-  /// One part less; whether it was the last.
+  size_t bytes() const {
+    size_t sum = 0;
+    for (const Collective& part : parts) sum += part.count * element_bytes(part.type);
+    return sum;
+  }
+  /// One part less; whether it was the last, which takes `self_`: a thread of the engine must not keep this.
   bool ended(const Status& outcome) {
     if (!outcome.ok()) {
       const std::lock_guard<std::mutex> lock(mutex);
       if (status.ok()) status = outcome;
     }
     return unfinished.fetch_sub(1) == 1;
-  }
-  /// The same, for the engine. Takes the reference away from it: its thread must not be the last to have one.
-  static void release(std::shared_ptr<Pending>& reference, const Status& outcome) {
-    std::shared_ptr<Pending> self = std::move(reference);
-    if (self->ended(outcome)) post(std::move(self));
   }
   static void post(std::shared_ptr<Pending> self) {
     const OpenCall& call = *self->call;
@@ -135,7 +147,7 @@ class EngineCall::Pending : public std::enable_shared_from_this<EngineCall::Pend
   void go_on() {
     const std::shared_ptr<Pending> self = shared_from_this();  // What is started may end at once.
     const auto add_parts = std::exchange(more, nullptr);
-    const std::vector<Collective> done = std::exchange(parts, {});
+    const Collectives done = std::exchange(parts, {});
     try {
       const at::ThreadLocalStateGuard guard(call->thread_state());
       const at::AutoDispatchBelowADInplaceOrView below_autograd;
@@ -183,7 +195,7 @@ class EngineCall::Pending : public std::enable_shared_from_this<EngineCall::Pend
   /// "call 7: all_reduce(SUM, float32, 100 elements)".
   std::string describe() const {
     std::ostringstream text;
-    text << "call " << call->record().sequence() << ": " << parts.front().title << '(';
+    text << "call " << call->record().sequence() << ": " << parts.front().title.text() << '(';
     if (!what.empty()) {
       text << what;
     } else if (parts.front().op != ReduceOp::kBarrier) {
@@ -201,6 +213,7 @@ class EngineCall::Pending : public std::enable_shared_from_this<EngineCall::Pend
     return text.str();
   }
 
+  std::shared_ptr<Pending> self_;  // While parts are unfinished.
   std::mutex mutex;
   bool staged = false;  // All inputs are there, which no engine waits for.
   Status status;        // the first error
@@ -231,7 +244,7 @@ std::shared_ptr<DeviceCopies> EngineCall::copies_of(const at::Tensor& tensor) {
   return copies;
 }
 
-void EngineCall::require_one_device(const std::vector<std::vector<at::Tensor>>& lists) const {
+void EngineCall::require_one_device(at::ArrayRef<std::vector<at::Tensor>> lists) const {
   const c10::Device& device = flight_->copies->device();
   for (const at::Tensor& tensor : inputs_) require_same_device(device, tensor.device(), to_string(call_));
   for (const std::vector<at::Tensor>& list : lists) {
@@ -251,7 +264,7 @@ void EngineCall::add(const at::Tensor& input, const at::Tensor& output, size_t b
   part.type = *element_type(c10::toRealValueType(input.scalar_type()));
   part.count = static_cast<size_t>(input.numel()) * numbers;
   part.deadline = deadline_;
-  part.title = to_string(call_);
+  part.title = title_of(call_);
   Operands& operands = *part.operands();
   operands.input = input.data_ptr();
   operands.output = {output.defined() ? output.data_ptr() : nullptr, begin * numbers, end * numbers};
@@ -259,7 +272,7 @@ void EngineCall::add(const at::Tensor& input, const at::Tensor& output, size_t b
     operands.divisor = static_cast<uint32_t>(flight_->core->group().size);
   }
   flight_->results.kept.push_back(input);
-  if (output.defined()) flight_->results.kept.push_back(output);
+  if (output.defined() && !output.is_same(input)) flight_->results.kept.push_back(output);
   flight_->parts.push_back(std::move(part));
 }
 
@@ -298,9 +311,9 @@ void EngineCall::to_root(const at::Tensor& tensor, bool is_root) {
     return;
   }
   inputs_.push_back(tensor);
-  flight_->results.outputs.emplace_back(tensor, HostView::Use::kReadWrite, false, copies_of(tensor));
-  const at::Tensor host = flight_->results.outputs.back().host();
-  add(host, host, 0, count);
+  HostView view(tensor, HostView::Use::kReadWrite, false, copies_of(tensor));
+  add(view.host(), view.host(), 0, count);
+  if (view.is_copy()) flight_->results.outputs.push_back(std::move(view));
 }
 
 void EngineCall::slice(const at::Tensor& input, const at::Tensor& output, size_t begin) {
@@ -345,7 +358,7 @@ Collective EngineCall::moved(Kind kind, size_t bytes) const {
   part.type = ElementType::kUInt8;  // [MOVED-1]
   part.count = bytes;
   part.deadline = deadline_;
-  part.title = to_string(call_);
+  part.title = title_of(call_);
   return part;
 }
 
@@ -450,7 +463,7 @@ void EngineCall::barrier(std::vector<Outstanding::WeakWork> before) {
   Collective part;
   part.op = ReduceOp::kBarrier;
   part.deadline = deadline_;
-  part.title = to_string(call_);
+  part.title = title_of(call_);
   flight_->parts.push_back(std::move(part));
 }
 
@@ -463,7 +476,7 @@ void EngineCall::precheck(const std::string& what, const at::Tensor& numbers) {
 // SUM, AVG of integers and PREMUL_SUM look alike to the switch, and so does a list's first tensor to one that comes
 // alone; ranks must agree about them all the same.
 void EngineCall::tag_parts() {
-  std::vector<Collective>& parts = flight_->parts;
+  Collectives& parts = flight_->parts;
   for (size_t i = 0; i < parts.size(); ++i) {
     const uint64_t numbers[] = {static_cast<uint64_t>(op_.op_), static_cast<uint64_t>(flight_->root + 1), i,
                                 parts.size()};
@@ -475,17 +488,14 @@ void EngineCall::tag_parts() {
   }
 }
 
-c10::intrusive_ptr<c10d::Work> EngineCall::issue(std::vector<at::Tensor> outputs) {
-  return issue_lists({std::move(outputs)});
-}
-
-c10::intrusive_ptr<c10d::Work> EngineCall::issue_lists(std::vector<std::vector<at::Tensor>> lists) {
+c10::intrusive_ptr<c10d::Work> EngineCall::issue_lists(at::ArrayRef<std::vector<at::Tensor>> lists) {
   const std::shared_ptr<GroupCore>& core = flight_->core;
   if (flight_->copies) require_one_device(lists);
   if (core->group().size > 1) core->start_pool(call_);
   // A precheck accompanies a call that is counted already.
   CallRecord record = precheck_ ? CallRecord::of_precheck(core, call_) : CallRecord(core, call_, core->engine_way());
-  flight_->call.emplace(core, std::move(record), type_, inputs_, std::move(lists), time_until(deadline_));
+  flight_->call.emplace(core, std::move(record), type_, inputs_, OutputLists(lists.begin(), lists.end()),
+                        time_until(deadline_));
   c10::intrusive_ptr<SwitchWork> work = flight_->call->work();
   work->record().started();
   tag_parts();

@@ -31,7 +31,7 @@ class EngineCall {
   /// The root of a reduce: ranks that name different ones get a mismatch.
   void root(int rank);
   /// What profiles and the flight log have as the call's inputs, where those were packed for it.
-  void show_inputs(const std::vector<at::Tensor>& inputs) { inputs_ = inputs; }
+  void show_inputs(const std::vector<at::Tensor>& inputs) { inputs_.assign(inputs.begin(), inputs.end()); }
   /// What else ranks must agree about, in words: "pieces of 10 + 12".
   void detail(const std::string& text);
   /// Elements [begin, begin + output.numel()) of the reduced `input` go to `output`.
@@ -70,8 +70,8 @@ class EngineCall {
   void precheck(const std::string& what, const at::Tensor& numbers);
 
   /// `outputs` are the future's value; so are several lists of them.
-  c10::intrusive_ptr<c10d::Work> issue(std::vector<at::Tensor> outputs);
-  c10::intrusive_ptr<c10d::Work> issue_lists(std::vector<std::vector<at::Tensor>> lists);
+  c10::intrusive_ptr<c10d::Work> issue(const std::vector<at::Tensor>& outputs) { return issue_lists(outputs); }
+  c10::intrusive_ptr<c10d::Work> issue_lists(at::ArrayRef<std::vector<at::Tensor>> lists);
 
  private:
   class Pending;
@@ -85,7 +85,7 @@ class EngineCall {
   /// The call's, made for the first tensor of an accelerator; null for one of the host.
   std::shared_ptr<DeviceCopies> copies_of(const at::Tensor& tensor);
   /// Throws unless all tensors of the call are on one device.
-  void require_one_device(const std::vector<std::vector<at::Tensor>>& lists) const;
+  void require_one_device(at::ArrayRef<std::vector<at::Tensor>> lists) const;
   at::Tensor target(const at::Tensor& output, bool apart);
   template <typename Kind>
   Collective moved(Kind kind, size_t bytes) const;
@@ -99,7 +99,7 @@ class EngineCall {
   const c10d::OpType type_;
   const c10d::ReduceOp op_;
   const Time deadline_;
-  std::vector<at::Tensor> inputs_;
+  c10::SmallVector<at::Tensor, 1> inputs_;
   bool apart_ = false;
   bool waits_ = false;
   bool precheck_ = false;

@@ -26,6 +26,48 @@ FlightLog* current = nullptr;  // outlives static destructors
 
 }  // namespace
 
+void TensorShapes::add(Word word) {
+  if (length_ < few_.size()) {
+    few_[length_] = word;
+  } else {
+    if (many_.empty()) many_.assign(few_.begin(), few_.end());
+    many_.push_back(word);
+  }
+  ++length_;
+}
+
+void TensorShapes::add(const char* type, const int64_t* sizes, size_t dimensions) {
+  Word word{type};
+  add(word);
+  word.number = static_cast<int64_t>(dimensions);
+  add(word);
+  for (size_t d = 0; d < dimensions; ++d) {
+    word.number = sizes[d];
+    add(word);
+  }
+}
+
+template <typename See>
+void TensorShapes::for_each(const See& see) const {
+  const Word* words = many_.empty() ? few_.data() : many_.data();
+  for (const Word* const end = words + length_; words != end; words += 2 + words[1].number) see(words);
+}
+
+std::vector<std::vector<int64_t>> TensorShapes::sizes() const {
+  std::vector<std::vector<int64_t>> result;
+  for_each([&](const Word* words) {
+    result.emplace_back();
+    for (int64_t d = 0; d < words[1].number; ++d) result.back().push_back(words[2 + d].number);
+  });
+  return result;
+}
+
+std::vector<const char*> TensorShapes::types() const {
+  std::vector<const char*> result;
+  for_each([&](const Word* words) { result.push_back(words->type); });
+  return result;
+}
+
 FlightLog& FlightLog::of_process() {
   static const bool made = [] {
     current = new FlightLog(capacity_of_process());
@@ -52,20 +94,19 @@ void FlightLog::rename_group(uint64_t number, const std::string& name, const std
   found->second.description = description;
 }
 
-uint64_t FlightLog::begin(FlightEntry entry) {
+uint64_t FlightLog::begin(const FlightEntry& call) {
   if (capacity_ == 0) return 0;
-  entry.created = now();
+  const int64_t created = now();
   const std::lock_guard<std::mutex> lock(mutex_);
+  const size_t place = last_id_++ % capacity_;
+  if (place == entries_.size()) entries_.emplace_back();
+  FlightEntry& entry = entries_[place] = call;
   FlightGroup& group = groups_[entry.group];
   if (entry.is_message) ++group.messages;
   entry.message = group.messages;
   group.last_enqueued = std::max(group.last_enqueued, entry.collective);
-  entry.id = ++last_id_;
-  if (entries_.size() < capacity_) {
-    entries_.push_back(std::move(entry));
-  } else {
-    entries_[(last_id_ - 1) % capacity_] = std::move(entry);
-  }
+  entry.created = created;
+  entry.id = last_id_;
   return last_id_;
 }
 

@@ -3,6 +3,7 @@
 // torch.
 #pragma once
 
+#include <array>
 #include <chrono>
 #include <cstdint>
 #include <map>
@@ -17,10 +18,25 @@
 
 namespace switchml {
 
-/// Shapes and element types of a list of tensors. Types are strings of static lifetime.
-struct TensorShapes {
-  std::vector<std::vector<int64_t>> sizes;
-  std::vector<const char*> types;
+/// Shapes and element types of a list of tensors; few of them take no allocation. Types are strings of static lifetime.
+class TensorShapes {
+ public:
+  void add(const char* type, const int64_t* sizes, size_t dimensions);
+  std::vector<std::vector<int64_t>> sizes() const;
+  std::vector<const char*> types() const;
+
+ private:
+  union Word {  // Of each tensor there are its type, its number of dimensions, and its sizes.
+    const char* type;
+    int64_t number;
+  };
+  void add(Word word);
+  template <typename See>
+  void for_each(const See& see) const;
+
+  std::array<Word, 8> few_;
+  std::vector<Word> many_;  // All words, where they are more than that.
+  size_t length_ = 0;
 };
 
 /// Messages that arrive in the order in which they are sent.
@@ -82,7 +98,7 @@ class FlightLog {
   void rename_group(uint64_t number, const std::string& name, const std::string& description);
 
   /// A call is made; its number for the following ones. 0: nothing is kept.
-  uint64_t begin(FlightEntry entry);
+  uint64_t begin(const FlightEntry& call);
   void started(uint64_t id);
   /// A message's stream is known: at once, or when something has come from any source. The first one counts.
   void belongs_to(uint64_t id, const MessageStream& stream);

@@ -26,14 +26,14 @@ FlightGroup flight_group_of(const GroupInfo& group, const std::vector<uint64_t>&
 }  // namespace
 
 GroupCore::GroupCore(GroupInfo group, std::vector<uint64_t> global_ranks, const void* world)
-    : group_(std::move(group)),
-      global_ranks_(completed(std::move(global_ranks), group_.size)),
+    : group_(std::make_shared<const GroupInfo>(std::move(group))),
+      global_ranks_(completed(std::move(global_ranks), group_->size)),
       world_(world),
-      flight_group_(FlightLog::of_process().add_group(flight_group_of(group_, global_ranks_))) {}
+      flight_group_(FlightLog::of_process().add_group(flight_group_of(*group_, global_ranks_))) {}
 
-std::string GroupCore::context(Call call) const {
-  return std::string("switchml ") + to_string(call) + " on rank " + std::to_string(group_.rank) + " of " +
-         std::to_string(group_.size) + " (group " + group_.name + ")";
+std::string call_context(const GroupInfo& group, Call call) {
+  return std::string("switchml ") + to_string(call) + " on rank " + std::to_string(group.rank) + " of " +
+         std::to_string(group.size) + " (group " + group.name + ")";
 }
 
 void GroupCore::start_pool(Call call) {
@@ -48,7 +48,7 @@ std::shared_ptr<Session> GroupCore::session() const {
 }
 
 bool GroupCore::engine_can_exchange() const {
-  if (group_.size == 1) return true;
+  if (group_->size == 1) return true;
   const std::shared_ptr<Session> held = session();
   return held && held->abilities().exchanges;
 }
@@ -88,7 +88,7 @@ Status GroupCore::gone_from(const GroupCore& other) const {
     const auto here = std::find(global_ranks_.begin(), global_ranks_.end(), global);
     if (here == global_ranks_.end()) continue;
     return {Code::kUnavailable, "rank " + std::to_string(here - global_ranks_.begin()) + " is gone, as group " +
-                                    other.group_.name + " knows: " + how};
+                                    other.group_->name + " knows: " + how};
   }
   return {};
 }

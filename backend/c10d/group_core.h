@@ -46,6 +46,9 @@ class CallOrder {
   bool launching_ = false;  // A thread launches those that wait.
 };
 
+/// "switchml all_reduce on rank 1 of 4 (group default_pg)".
+std::string call_context(const GroupInfo& group, Call call);
+
 /// Thread-safe.
 class GroupCore {
  public:
@@ -55,7 +58,8 @@ class GroupCore {
   /// Whether this process is a child that was forked from the group's: it has none of the group's threads.
   bool inherited() const { return fork_generation() != born_in_; }
 
-  const GroupInfo& group() const { return group_; }
+  const GroupInfo& group() const { return *group_; }
+  const std::shared_ptr<const GroupInfo>& shared_group() const { return group_; }
   CallTable& calls() { return calls_; }
   CompletionPool& pool() { return pool_; }
   /// What waits for the copies of accelerators.
@@ -72,8 +76,7 @@ class GroupCore {
   uint64_t sequence() const { return sequence_.load(std::memory_order_relaxed); }
   void set_sequence(uint64_t sequence) { sequence_.store(sequence, std::memory_order_relaxed); }
 
-  /// "switchml all_reduce on rank 1 of 4 (group default_pg)".
-  std::string context(Call call) const;
+  std::string context(Call call) const { return call_context(*group_, call); }
 
   /// Null in a group of one, after close(), and in a forked child.
   std::shared_ptr<Session> session() const;
@@ -125,7 +128,7 @@ class GroupCore {
   std::string compare_calls(const std::string& mine);
 
  private:
-  const GroupInfo group_;
+  const std::shared_ptr<const GroupInfo> group_;
   const std::vector<uint64_t> global_ranks_;
   const void* const world_;
   const unsigned born_in_ = fork_generation();

@@ -52,6 +52,7 @@ class MessageCall : public std::enable_shared_from_this<MessageCall> {
 };
 
 c10::intrusive_ptr<c10d::Work> MessageCall::start(Message message) {
+  call_.leave_thread();
   const c10::intrusive_ptr<SwitchWork> work = call_.work();
   work->record().started();
   work->record().set_peer(message.peer, tag_);

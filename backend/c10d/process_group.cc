@@ -377,7 +377,7 @@ Statistics ProcessGroupSwitchML::statistics() const {
 }
 
 ProcessGroupSwitchML::WorkPtr ProcessGroupSwitchML::remember(WorkPtr work) {
-  outstanding_.add(work);
+  if (!work->isCompleted()) outstanding_.add(work);
   coalescing_.add(work);
   return work;
 }

@@ -45,6 +45,7 @@ class HostView {
 
   void* data() const { return host_.data_ptr(); }
   size_t count() const { return static_cast<size_t>(host_.numel()); }
+  bool is_copy() const { return !host_.is_same(tensor_); }
   /// The memory itself, as a contiguous tensor.
   const at::Tensor& host() const { return host_; }
 

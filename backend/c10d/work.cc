@@ -45,15 +45,9 @@ std::exception_ptr status_exception(const Status& status, const std::string& con
 
 namespace {
 
-c10::TypePtr value_type(size_t lists) {
-  const c10::TypePtr list = c10::ListType::create(c10::TensorType::get());
-  return lists > 1 ? c10::ListType::create(list) : list;
-}
-
-/// All of a call's tensors are on one device. A future needs none for the host's.
-std::vector<c10::Device> devices_of(const std::vector<std::vector<at::Tensor>>& outputs,
-                                    const std::vector<at::Tensor>& inputs) {
-  const std::vector<at::Tensor>& any = outputs.empty() || outputs[0].empty() ? inputs : outputs[0];
+/// What has streams that a future records: all of a call's tensors are on one device.
+std::vector<c10::Device> devices_of(const OutputLists& outputs, at::ArrayRef<at::Tensor> inputs) {
+  const at::ArrayRef<at::Tensor> any = outputs.empty() || outputs[0].empty() ? inputs : outputs[0];
   if (any.empty() || any[0].is_cpu()) return {};
   return {any[0].device()};
 }
@@ -61,18 +55,19 @@ std::vector<c10::Device> devices_of(const std::vector<std::vector<at::Tensor>>& 
 std::atomic<bool> outlives{false};
 std::atomic<int> under_completion{0};  // threads in complete()
 
-std::vector<at::Tensor> only(const std::vector<std::vector<at::Tensor>>& lists) {
-  return lists.empty() ? std::vector<at::Tensor>() : lists[0];
-}
+std::vector<at::Tensor> only(const OutputLists& lists) { return lists.empty() ? std::vector<at::Tensor>() : lists[0]; }
 
 }  // namespace
 
-SwitchWork::SwitchWork(int rank, c10d::OpType type, CallRecord record, std::vector<std::vector<at::Tensor>> outputs,
-                       const std::vector<at::Tensor>& inputs)
-    : c10d::Work(rank, type, record.title(), inputs),
+SwitchWork::SwitchWork(int rank, c10d::OpType type, CallRecord record, OutputLists outputs,
+                       at::ArrayRef<at::Tensor> inputs, bool is_profiled)
+    : c10d::Work(rank, type, is_profiled ? record.title() : nullptr,
+                 is_profiled ? inputs.vec() : std::vector<at::Tensor>()),
       record_(std::move(record)),
-      outputs_(std::move(outputs)),
-      future_(c10::make_intrusive<c10::ivalue::Future>(value_type(outputs_.size()), devices_of(outputs_, inputs))) {}
+      devices_(devices_of(outputs, inputs)),
+      outputs_(std::move(outputs)) {
+  if (!devices_.empty()) getFuture();
+}
 
 void SwitchWork::release_resources() {
   outputs_.clear();
@@ -81,7 +76,10 @@ void SwitchWork::release_resources() {
 
 bool SwitchWork::isCompleted() {
   if (fork_generation() != born_in_) return over_.load();  // a thread of the parent may have held the lock
-  if (c10d::Work::isCompleted() && future_->completed()) over_.store(true);
+  if (!over_.load() && c10d::Work::isCompleted()) {
+    const auto future = made_future();
+    if (!future || future->completed()) over_.store(true);
+  }
   return over_.load();
 }
 
@@ -90,8 +88,12 @@ bool SwitchWork::wait(std::chrono::milliseconds timeout) {
     compat::throw_backend_error(
         context() + ": this process was forked from the one that made the call, which alone can wait for it");
   }
-  if (!isCompleted()) wait_until_completed(timeout);
-  future_->wait();  // set right after, by the thread that completed the work
+  const bool was_completed = isCompleted();
+  if (!was_completed) wait_until_completed(timeout);
+  if (!was_completed || !devices_.empty()) {
+    // Set right after, by the thread that completed the work. The current streams of devices wait for the results, too.
+    if (const auto future = made_future()) future->wait();
+  }
   if (outlives.load() && !CompletionPool::on_its_thread()) await_completions();
   over_.store(true);
   if (exception_) std::rethrow_exception(exception_);
@@ -140,7 +142,27 @@ std::vector<at::Tensor> SwitchWork::result() {
   return only(outputs_);
 }
 
-c10::intrusive_ptr<c10::ivalue::Future> SwitchWork::getFuture() { return future_; }
+c10::intrusive_ptr<c10::ivalue::Future> SwitchWork::made_future() const {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return future_;
+}
+
+c10::intrusive_ptr<c10::ivalue::Future> SwitchWork::getFuture() {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  if (!future_) {
+    const c10::TypePtr list = c10::ListType::create(c10::TensorType::get());
+    future_ =
+        c10::make_intrusive<c10::ivalue::Future>(outputs_.size() > 1 ? c10::ListType::create(list) : list, devices_);
+    if (completed_) set(*future_);
+  }
+  return future_;
+}
+
+void SwitchWork::set(c10::ivalue::Future& future) const {
+  if (exception_) return future.setError(exception_);
+  if (outputs_.size() <= 1) return future.markCompleted(c10::IValue(only(outputs_)));
+  future.markCompleted(c10::IValue(std::vector<std::vector<at::Tensor>>(outputs_.begin(), outputs_.end())));
+}
 
 float SwitchWork::getDuration() const {
   if (!record_.begun()) {
@@ -157,28 +179,26 @@ std::optional<float> SwitchWork::time_taken() const {
   return record_.begun() ? std::optional<float>(milliseconds_taken_.load()) : std::nullopt;
 }
 
+// The work first: a callback of the future may wait for the work. A future made since is set already.
 void SwitchWork::end(const std::exception_ptr& error) {
   if (const auto begun = record_.begun()) {
     milliseconds_taken_.store(static_cast<float>(to_seconds(monotonic_now() - *begun) * 1000));
   }
   record_.ended(error == nullptr, time_taken());
   finish(error);
+  const auto future = made_future();
+  if (future && !future->completed()) set(*future);
 }
 
 void SwitchWork::succeed() {
-  // The work first: a callback of the future may wait for the work.
-  end(nullptr);
   const struct Last {  // also where a callback of the future throws
     const SwitchWork& work;
     ~Last() { work.record_.succeeded(compat::completion_key(work), work.time_taken()); }
   } last{*this};
-  future_->markCompleted(outputs_.size() > 1 ? c10::IValue(outputs_) : c10::IValue(only(outputs_)));
+  end(nullptr);
 }
 
-void SwitchWork::fail(const std::exception_ptr& error) {
-  end(error);
-  future_->setError(error);
-}
+void SwitchWork::fail(const std::exception_ptr& error) { end(error); }
 
 void SwitchWork::outlive_interpreter() { outlives.store(true); }
 
@@ -208,8 +228,7 @@ void SwitchWork::complete(c10::intrusive_ptr<SwitchWork> work, const std::except
 
 namespace {
 c10::intrusive_ptr<SwitchWork> begun(const GroupCore& core, CallRecord record, c10d::OpType type,
-                                     const std::vector<at::Tensor>& inputs,
-                                     std::vector<std::vector<at::Tensor>> outputs, milliseconds timeout) {
+                                     at::ArrayRef<at::Tensor> inputs, OutputLists outputs, milliseconds timeout) {
   record.log(inputs, outputs, timeout);
   record.begin();
   return c10::make_intrusive<SwitchWork>(core.group().rank, type, std::move(record), std::move(outputs), inputs);
@@ -217,8 +236,7 @@ c10::intrusive_ptr<SwitchWork> begun(const GroupCore& core, CallRecord record, c
 }  // namespace
 
 OpenCall::OpenCall(std::shared_ptr<GroupCore> core, CallRecord record, c10d::OpType type,
-                   const std::vector<at::Tensor>& inputs, std::vector<std::vector<at::Tensor>> outputs,
-                   milliseconds timeout)
+                   at::ArrayRef<at::Tensor> inputs, OutputLists outputs, milliseconds timeout)
     : core_(std::move(core)), work_(begun(*core_, std::move(record), type, inputs, std::move(outputs), timeout)) {
   core_->begin_operation();
 }
@@ -233,7 +251,8 @@ void OpenCall::post(CompletionPool::Task task) const {
 }
 
 void OpenCall::complete(const std::function<void()>& deliver) {
-  const at::ThreadLocalStateGuard guard(thread_state_);
+  std::optional<at::ThreadLocalStateGuard> guard;
+  if (thread_state_) guard.emplace(*thread_state_);
   std::exception_ptr error;
   try {
     const at::AutoDispatchBelowADInplaceOrView below_autograd;
@@ -241,11 +260,7 @@ void OpenCall::complete(const std::function<void()>& deliver) {
   } catch (...) {
     error = std::current_exception();
   }
-  c10::intrusive_ptr<SwitchWork> ended;
-  {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    ended.swap(work_);
-  }
+  c10::intrusive_ptr<SwitchWork> ended = std::exchange(work_, {});
   core_->end_operation();
   if (error) core_->after_failure();  // Its hooks may end the group, which waits for operations.
   SwitchWork::complete(std::move(ended), error);

@@ -2,10 +2,11 @@
 // such lists.
 #pragma once
 
+#include <ATen/record_function.h>
+
 #include <atomic>
 #include <chrono>
 #include <functional>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <utility>
@@ -29,10 +30,10 @@ std::optional<std::string> exception_text(const std::exception_ptr& error);
 
 class SwitchWork final : public c10d::Work {
  public:
-  /// The call begins now, and the work tells its record how it ends. A profile shows `inputs`. Of several lists of
-  /// outputs the future's value is the lists, as with Gloo.
-  SwitchWork(int rank, c10d::OpType type, CallRecord record, std::vector<std::vector<at::Tensor>> outputs = {},
-             const std::vector<at::Tensor>& inputs = {});
+  /// The call begins now, and the work tells its record how it ends. A profile, where one is made, shows `inputs`. Of
+  /// several lists of outputs the future's value is the lists, as with Gloo.
+  SwitchWork(int rank, c10d::OpType type, CallRecord record, OutputLists outputs = {},
+             at::ArrayRef<at::Tensor> inputs = {}, bool is_profiled = at::hasCallbacks());
 
   bool isCompleted() override;
   /// Waits for completion and throws its error. A positive `timeout` that passes first throws and leaves the collective
@@ -41,6 +42,7 @@ class SwitchWork final : public c10d::Work {
   bool wait(std::chrono::milliseconds timeout = kNoTimeout) override;
   /// The only list of outputs; throws RuntimeError where there are several.
   std::vector<at::Tensor> result() override;
+  /// Made when it is first asked for, since most calls are over without; on devices at once.
   c10::intrusive_ptr<c10::ivalue::Future> getFuture() override;
   uint64_t getSequencenumber() const SWITCHML_LATER_OVERRIDE { return record_.sequence(); }
   /// Milliseconds from the beginning to completion. Throws RuntimeError where calls were not timed, or it is not over.
@@ -64,11 +66,14 @@ class SwitchWork final : public c10d::Work {
   int sourceRank() const override { return source_ < 0 ? c10d::Work::sourceRank() : source_; }
 
   const CallRecord& record() const { return record_; }
-  const std::string& context() const { return record_.context(); }
+  std::string context() const { return record_.context(); }
   /// A weak reference (a barrier keeps some) holds the object's memory, and would hold its members too.
   void release_resources() override;
 
  private:
+  /// Null before the first getFuture().
+  c10::intrusive_ptr<c10::ivalue::Future> made_future() const;
+  void set(c10::ivalue::Future& future) const;
   void end(const std::exception_ptr& error);
   std::optional<float> time_taken() const;
   void wait_until_completed(std::chrono::milliseconds timeout);
@@ -81,17 +86,18 @@ class SwitchWork final : public c10d::Work {
   std::atomic<bool> over_{false};  // Seen to be complete, the future too.
   std::function<void(Time end)> waiters_work_;
   int source_ = -1;
-  std::vector<std::vector<at::Tensor>> outputs_;
-  c10::intrusive_ptr<c10::ivalue::Future> future_;
+  const std::vector<c10::Device> devices_;  // Where results are not there before streams have come so far.
+  OutputLists outputs_;
+  c10::intrusive_ptr<c10::ivalue::Future> future_;  // Guarded by the base class's lock.
 };
 
-/// This backend completes the work of such a call, mostly on a thread of the group's pool. The group does not end
-/// before the call has. It completes with the state of the thread that has made it (autograd's modes, say).
+/// This backend completes the work of such a call, on the thread that has made it or on one of the group's pool. The
+/// group does not end before the call has.
 class OpenCall {
  public:
   /// The call begins. `timeout`: as for CallRecord::log().
-  OpenCall(std::shared_ptr<GroupCore> core, CallRecord record, c10d::OpType type, const std::vector<at::Tensor>& inputs,
-           std::vector<std::vector<at::Tensor>> outputs, std::chrono::milliseconds timeout);
+  OpenCall(std::shared_ptr<GroupCore> core, CallRecord record, c10d::OpType type, at::ArrayRef<at::Tensor> inputs,
+           OutputLists outputs, std::chrono::milliseconds timeout);
   /// One that was never completed has ended too.
   ~OpenCall();
   OpenCall(const OpenCall&) = delete;
@@ -101,7 +107,14 @@ class OpenCall {
   /// Before complete().
   const c10::intrusive_ptr<SwitchWork>& work() const { return work_; }
   const CallRecord& record() const { return work_->record(); }
-  const at::ThreadLocalState& thread_state() const { return thread_state_; }
+
+  /// From now on another thread may complete it, with the state of this one (autograd's modes, say). The first time
+  /// counts.
+  void leave_thread() {
+    if (!thread_state_) thread_state_.emplace();
+  }
+  /// Precondition: leave_thread().
+  const at::ThreadLocalState& thread_state() const { return *thread_state_; }
 
   /// Runs `task` on a thread of the pool. It must let go of all that it holds.
   void post(CompletionPool::Task task) const;
@@ -112,8 +125,7 @@ class OpenCall {
  private:
   const std::shared_ptr<GroupCore> core_;
   const size_t level_ = CompletionPool::level_here();
-  const at::ThreadLocalState thread_state_;
-  std::mutex mutex_;
+  std::optional<at::ThreadLocalState> thread_state_;
   c10::intrusive_ptr<SwitchWork> work_;
 };
 

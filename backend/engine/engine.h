@@ -15,6 +15,7 @@
 #include "base/status.h"
 #include "format/collective.h"
 #include "format/session_parameters.h"
+#include "transport/side_work.h"
 
 namespace switchml {
 
@@ -57,6 +58,9 @@ struct EngineOptions {
   std::vector<std::vector<int>> processors;
   /// Keep the last result of every slot, for ranks that have not got it when the switch is lost; so much more memory.
   bool keep_results = false;
+  /// The work of this host's aggregator, for which results of all sessions wait; null: its thread does it alone. It
+  /// outlives the engine. An engine of several threads does not use it.
+  SideWork* side_work = nullptr;
   /// If set, the shards of a session with a switch that is silent, gone or without memory of it suspend themselves and
   /// say why, from an engine thread (each of them), instead of failing. `share`: 0 is `session`, 1 the first of
   /// `others`. Must not block.
@@ -89,9 +93,9 @@ class Engine {
   /// A watermark of an input has risen (Collective::ready). Thread-safe.
   virtual void wake() {}
 
-  /// A turn for the calling thread, where it can have one and nothing is under way; else null. Must end before the
-  /// engine does. Callbacks of collectives then run in that thread too.
-  virtual std::unique_ptr<CallerTurn> begin_turn() { return nullptr; }
+  /// A turn for the calling thread, which will submit collectives of so many bytes, where it can have one and nothing
+  /// is under way; else null. Must end before the engine does. Callbacks of collectives then run in that thread too.
+  virtual std::unique_ptr<CallerTurn> begin_turn(size_t /*bytes*/) { return nullptr; }
 
   /// Fails everything queued or running with kAborted and `reason`. Thread-safe, idempotent.
   virtual void abort(const std::string& reason) = 0;

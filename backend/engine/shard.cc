@@ -85,6 +85,12 @@ void Shard::request_failure(const Status& status) {
 void Shard::wake() {
   const std::lock_guard<std::mutex> lock(link_mutex_);
   link_->wake();
+  if (when_woken_) when_woken_();
+}
+
+void Shard::when_woken(std::function<void()> call) {
+  const std::lock_guard<std::mutex> lock(link_mutex_);
+  when_woken_ = std::move(call);
 }
 
 bool Shard::step(Time now) {

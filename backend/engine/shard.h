@@ -45,6 +45,10 @@ class Shard {
   /// Takes submissions, receives a burst, sends, expires timers. True if there may be more to receive: step again
   /// before waiting. Only the shard's thread.
   bool step(Time now);
+  /// Something was submitted or asked for since the last step. Thread-safe.
+  bool has_attention() const { return attention_.load(std::memory_order_acquire); }
+  /// No collective is under way. Only the shard's thread.
+  bool is_idle() const { return !has_attention() && tasks_.empty() && !lanes_.any_in_flight(); }
   /// Whether the switch owes it results. Only the shard's thread.
   bool waits_for_results() const { return !suspended_ && lanes_.any_in_flight(); }
   /// How long results may be left to gather before the next step; 0: not at all. Where it is not, and nothing has come
@@ -66,8 +70,12 @@ class Shard {
 
   /// Ends a wait of the shard's thread. Thread-safe.
   void wake();
+  /// What wake() calls too; null: nothing. Thread-safe.
+  void when_woken(std::function<void()> call);
   /// The one that frames go through now. Only the shard's thread.
   Transport& transport() { return *link_; }
+  /// A link that resume() brought has the place of the first one. Only the shard's thread.
+  bool is_away() const { return away_ != nullptr; }
   const WorkerCounters& counters() const { return counters_; }
   const Status& status() const { return status_; }
   size_t memory_bytes() const { return memory_bytes_; }
@@ -131,7 +139,8 @@ class Shard {
   const std::unique_ptr<Transport> home_;  // owns the frames
   std::unique_ptr<Transport> away_;        // Replaces home_ after a move.
   Transport* link_;
-  std::mutex link_mutex_;  // others wake the link while the shard's thread replaces it
+  std::mutex link_mutex_;             // others wake the link while the shard's thread replaces it
+  std::function<void()> when_woken_;  // guarded by it too
   bool suspended_ = false;
   bool in_place_ = false;    // a switch was told where to write results
   std::string waiting_for_;  // while suspended, for messages

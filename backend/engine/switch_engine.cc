@@ -107,10 +107,12 @@ class EngineImpl final : public SwitchEngine {
       moves_.emplace_back(Shards(first, first + static_cast<std::ptrdiff_t>(per_session_)));
     }
     try {
-      for (size_t i = 0; i < (options_.own_threads ? shards_.size() : per_session_); ++i) {
+      const size_t threads = options_.own_threads ? shards_.size() : per_session_;
+      for (size_t i = 0; i < threads; ++i) {
         const bool placed = i < options_.processors.size();
         threads_.push_back(std::make_unique<ShardThread>(shards_of_thread(i), options_.spin,
-                                                         placed ? options_.processors[i] : std::vector<int>()));
+                                                         placed ? options_.processors[i] : std::vector<int>(),
+                                                         threads == 1 ? options_.side_work : nullptr));
       }
     } catch (const NoThread&) {
       for (auto& thread : threads_) thread->stop();
@@ -143,6 +145,13 @@ class EngineImpl final : public SwitchEngine {
 
   void wake() override {
     for (const auto& shard : shards_) shard->wake();
+  }
+
+  // Several threads would each need a caller. Of a large tensor the engine and the aggregator do parts at a time, which
+  // saves more than the wake-ups cost.
+  std::unique_ptr<CallerTurn> begin_turn(size_t bytes) override {
+    constexpr size_t kMostOfCaller = 1024 * 1024;
+    return threads_.size() == 1 && bytes <= kMostOfCaller ? threads_.front()->begin_turn() : nullptr;
   }
 
   void abort(const std::string& reason) override {

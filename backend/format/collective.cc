@@ -54,19 +54,18 @@ void Collective::tell_written(size_t begin, size_t end) const {
 }
 
 std::string describe(const Collective& collective) {
-  if (collective.op == ReduceOp::kBarrier) return collective.title;
+  if (collective.op == ReduceOp::kBarrier) return collective.title.text();
   if (collective.movement() != Movement::kNone) {
     const size_t bytes = collective.total_count > 0 ? collective.total_count : collective.count;
-    return collective.title + "(" + std::to_string(bytes) + " bytes)";
+    return collective.title.text() + ("(" + std::to_string(bytes)) + " bytes)";
   }
-  return collective.title + "(" + to_string(collective.op) + ", " + to_string(collective.type) + ", " +
-         std::to_string(std::max(collective.count, collective.total_count)) + " elements)";
+  return std::string(collective.title.text()) + "(" + to_string(collective.op) + ", " + to_string(collective.type) +
+         ", " + std::to_string(std::max(collective.count, collective.total_count)) + " elements)";
 }
 
 uint64_t agreement_hash(const Collective& collective) {  // [WIT-12]
   const Operands* reduced = collective.operands();
-  uint64_t hash = fnv1a(collective.title.data(), collective.title.size());
-  hash = fnv1a(&collective.tag, sizeof collective.tag, hash);
+  uint64_t hash = fnv1a(&collective.tag, sizeof collective.tag, collective.title.hash());
   const uint32_t numbers[] = {reduced != nullptr ? reduced->divisor : 1, static_cast<uint32_t>(collective.movement()),
                               static_cast<uint32_t>(collective.root())};
   return fnv1a(numbers, sizeof numbers, hash);

@@ -5,16 +5,31 @@
 #include <cstdint>
 #include <functional>
 #include <string>
+#include <string_view>
 #include <variant>
 #include <vector>
 
 #include "base/clock.h"
 #include "base/element_type.h"
+#include "base/fnv.h"
 #include "base/reduce_op.h"
 #include "base/status.h"
 #include "format/watermark.h"
 
 namespace switchml {
+
+/// The name of a call, "all_reduce", of static lifetime. Its hash is ready before the call.
+class Title {
+ public:
+  constexpr Title(const char* text) : text_(text), hash_(fnv1a(std::string_view(text))) {}
+  const char* text() const { return text_; }
+  uint64_t hash() const { return hash_; }
+
+ private:
+  const char* text_;
+  uint64_t hash_;
+};
+inline constexpr Title kAllReduceTitle = "all_reduce";
 
 /// Which stream carries a collective, where a shard has two (docs/protocol.md, The stream).
 enum class StreamChoice : uint8_t {
@@ -104,8 +119,8 @@ struct Collective {
   Time deadline = kNever;
   /// For messages: the number of the group's call that it belongs to, from 1 on.
   uint64_t sequence = 0;
-  /// For messages, and part of what ranks must agree about: "all_reduce".
-  std::string title = "all_reduce";
+  /// For messages, and part of what ranks must agree about.
+  Title title = kAllReduceTitle;
   /// Whatever else ranks must agree about; compared with each chunk.
   uint64_t tag = 0;
   /// For messages, where this is only a part: the number of elements of the whole.

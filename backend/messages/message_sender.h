@@ -22,6 +22,7 @@ class MessageSender {
   void answer(uint64_t id, bool wanted);
   /// Answers that are not written yet.
   size_t answers() const { return answers_.size(); }
+  bool has_offered(uint64_t id) const { return offered_.count(id) > 0; }
   /// The other one's to an offer. The message, if that is its end.
   std::optional<Message> answered(uint64_t id, bool wanted);
 

@@ -66,7 +66,7 @@ class MessageTransport {
   // ---- departure ----
   /// After go(): waits for a moment until the other ranks' hosts have what was written.
   virtual void linger() {}
-  enum class State : uint32_t { kHere = 0, kLeft = 1, kGaveUp = 2 };
+  enum class State : uint32_t { kHere = 0, kLeft = 1, kGaveUp = 2, kLost = 3 };  // kLost: it has not said why.
   /// Nothing more comes from this rank, for a reason of up to kMaxReason bytes. The first time counts.
   virtual void go(State how, const std::string& reason) = 0;
   /// Where a rank has gone, all that it has written is there for look() already.

@@ -104,12 +104,29 @@ void Messenger::read(int source) {
   }
   const uint8_t* behind = nullptr;
   while (const MessageRecord* record = transport_.next(source, &behind)) {
+    if (!is_expected(source, *record)) {
+      return fail({Code::kUnavailable, name_of(source) + " does not speak as a rank does: something else came, or " +
+                                           "its messages were damaged on their way"});
+    }
     read_one(source, *record, behind);
     transport_.pop(source);
   }
   if (gone) {
     peer(source).gone = true;
     leavers_.set(static_cast<size_t>(source));
+  }
+}
+
+bool Messenger::is_expected(int source, const MessageRecord& record) const {
+  const Peer& from = peers_[static_cast<size_t>(source)];
+  switch (record.kind) {
+    case MessageRecord::kOffer:
+    case MessageRecord::kWhole: return true;
+    case MessageRecord::kPiece:
+      return !from.coming.empty() && record.bytes <= from.coming.front().bytes - from.coming.front().moved;
+    case MessageRecord::kWanted:
+    case MessageRecord::kDropped: return from.out.has_offered(record.id);
+    default: return false;
   }
 }
 
@@ -195,8 +212,11 @@ bool Messenger::are_all_gone() const {
 
 void Messenger::end_those_with(int gone) {
   leavers_.reset(static_cast<size_t>(gone));
-  const bool left = transport_.state(gone) == MessageTransport::State::kLeft;
-  const std::string why = name_of(gone) + (left ? " left the session" : " gave up: " + transport_.reason(gone));
+  const std::string reason = transport_.reason(gone);
+  const MessageTransport::State how = transport_.state(gone);
+  std::string why = name_of(gone) + " gave up: " + reason;
+  if (how == MessageTransport::State::kLeft) why = name_of(gone) + " left the session";
+  if (how == MessageTransport::State::kLost) why = name_of(gone) + " is not reached: " + reason;
   std::vector<Message> lost = peer(gone).out.give_up();
   for (Message& message : matcher_.give_up(gone)) lost.push_back(std::move(message));
   for (Message& message : std::exchange(peer(gone).coming, {})) lost.push_back(std::move(message));

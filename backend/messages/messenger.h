@@ -69,6 +69,7 @@ class Messenger {
   void end(const Message& message, const Status& status, int source);
 
   void read(int source);
+  bool is_expected(int source, const MessageRecord& record) const;
   void read_one(int source, const MessageRecord& record, const uint8_t* behind);
   void arrive(int source, const MessageRecord& record, const uint8_t* behind);
   void take(Message wanted, int source, const MessageRecord& record, const uint8_t* behind);

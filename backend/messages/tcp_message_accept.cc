@@ -25,7 +25,8 @@ constexpr Duration kRest = milliseconds(100);
 
 void TcpMessageTransport::accept_some() {
   const Time now = monotonic_now();
-  if (now < rests_until_) return;
+  if (rests_until_ != kNever) return;
+  has_accepted_all_ = false;
   for (int i = 0; i < kAccepts; ++i) {
     Endpoint from;
     Fd fd = accept_tcp(options_.listener.get(), &from);
@@ -35,11 +36,11 @@ void TcpMessageTransport::accept_some() {
       forget(&strangers_.front().fd);
       strangers_.pop_front();
     }
-    if (shortage) {  // The listener would stay readable.
-      rests_until_ = now + kRest;
-      watch(options_.listener.get(), 0, kListening, true);
+    if (shortage) rest(now);
+    if (!fd.valid()) {
+      has_accepted_all_ = !shortage;
+      return;
     }
-    if (!fd.valid()) return;
     close_on_fork(fd.get());
     strangers_.push_back({std::move(fd), now, {}});
     watch(strangers_.back().fd.get(), EPOLLIN, kStranger + static_cast<uint64_t>(strangers_.back().fd.get()));
@@ -77,9 +78,22 @@ void TcpMessageTransport::drop_strangers(Time now) {
     forget(&strangers_.front().fd);
     strangers_.pop_front();
   }
-  if (rests_until_ != Time{} && now >= rests_until_) {
-    rests_until_ = Time{};
-    watch(options_.listener.get(), EPOLLIN, kListening, true);
+}
+
+// The listener would stay readable meanwhile.
+void TcpMessageTransport::rest(Time now) {
+  rests_until_ = now + kRest;
+  watch(options_.listener.get(), 0, kListening, true);
+  due_ = std::min(due_.load(), rests_until_);
+}
+
+void TcpMessageTransport::end_rest() {
+  rests_until_ = kNever;
+  watch(options_.listener.get(), EPOLLIN, kListening, true);
+  for (int to = 0; to < ranks(); ++to) {
+    if (!short_[static_cast<size_t>(to)] || rests_until_ != kNever) continue;
+    short_.reset(static_cast<size_t>(to));
+    if (open(to)) signal_here(to);
   }
 }
 

@@ -51,6 +51,12 @@ ssize_t send_both(int fd, const MessageRecord& record, const void* data, size_t 
   return ::sendmsg(fd, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
 }
 
+/// What it still has to send is lost. What the other end said before may be unread.
+bool is_reset(int fd) {
+  pollfd polled{fd, 0, 0};
+  return ::poll(&polled, 1, 0) > 0 && (polled.revents & (POLLHUP | POLLERR)) != 0;
+}
+
 MessageRecord farewell_of(MessageTransport::State how, const std::string& reason) {
   return {kFarewell, 0, static_cast<uint64_t>(how), reason.size(), 0};
 }
@@ -84,8 +90,8 @@ void TcpMessageTransport::linger() {
   const auto owes = [this](int to) {
     Outgoing& out = peer(to).out;
     if (out.fd.valid() && !out.unsent.empty()) flush(to);
-    int error = 0, left = 0;
-    if (!out.fd.valid() || is_over(out.fd.get(), &error)) return false;
+    int left = 0;
+    if (!out.fd.valid() || is_reset(out.fd.get())) return false;
     return !out.unsent.empty() || (::ioctl(out.fd.get(), SIOCOUTQ, &left) == 0 && left > 0);
   };
   for (int to = 0; to < ranks();) {
@@ -300,6 +306,11 @@ bool TcpMessageTransport::open(int to) {
   int error = 0;
   Endpoint source;
   if (door.ok()) out.fd = connect_tcp({}, door->address, &source, &error);
+  if (!out.fd.valid() && door.ok() && is_shortage(error)) {
+    short_.set(static_cast<size_t>(to));
+    rest(monotonic_now());
+    return false;
+  }
   if (!out.fd.valid()) {
     out.over = true;
     broke(to, door.ok() ? "no connection to " + to_string(door->address) + ": " + error_text(error)
@@ -335,7 +346,7 @@ void TcpMessageTransport::append(int to, const MessageRecord& record, const void
   size_t sent = 0;
   if (out.unsent.empty()) {
     const ssize_t taken = send_both(out.fd.get(), record, data, behind);
-    if (taken < 0 && !is_for_now(errno)) return heard(to, EPOLLERR);
+    if (taken < 0 && !is_for_now(errno)) return cannot_send(to, errno);
     sent = static_cast<size_t>(std::max<ssize_t>(taken, 0));
     if (sent == sizeof record + behind) return;
     unsent_.set(static_cast<size_t>(to));
@@ -359,7 +370,7 @@ void TcpMessageTransport::flush(int to) {
     const ssize_t taken =
         ::send(out.fd.get(), out.unsent.data() + out.sent, out.unsent.size() - out.sent, MSG_NOSIGNAL | MSG_DONTWAIT);
     if (taken < 0 && is_for_now(errno)) return;
-    if (taken < 0) return heard(to, EPOLLERR);
+    if (taken < 0) return cannot_send(to, errno);
     out.sent += static_cast<size_t>(taken);
   }
   out.unsent.clear();
@@ -378,8 +389,12 @@ void TcpMessageTransport::heard(int to, uint32_t events) {
     const ssize_t got = ::recv(out.fd.get(), bytes, sizeof bytes, MSG_DONTWAIT);
     const int error = got < 0 ? errno : 0;
     if (got > 0) out.farewell.append(bytes, static_cast<size_t>(got));
-    if (MessageRecord last; out.farewell.size() >= sizeof last) {
-      std::memcpy(&last, out.farewell.data(), sizeof last);
+    MessageRecord last;
+    if (out.farewell.size() >= sizeof last) std::memcpy(&last, out.farewell.data(), sizeof last);
+    if (out.farewell.size() >= sizeof last && (last.kind != kFarewell || last.bytes > kMaxReason)) {
+      return lose(to, "it does not speak as a rank does");
+    }
+    if (last.kind == kFarewell && out.farewell.size() >= sizeof last + last.bytes) {
       Peer& leaver = peer(to);
       leaver.farewell = last.id == static_cast<uint64_t>(State::kLeft) ? State::kLeft : State::kGaveUp;
       leaver.reason = out.farewell.substr(sizeof last, kMaxReason);
@@ -387,11 +402,7 @@ void TcpMessageTransport::heard(int to, uint32_t events) {
     }
     if (got == 0 || (got < 0 && !is_for_now(error))) {
       const std::string where = out.connected ? "its connection " : "no connection to it: ";
-      forget(&out.fd);
-      out.over = true;
-      out.unsent.clear();
-      unsent_.reset(static_cast<size_t>(to));
-      return broke(to, where + (error != 0 ? (out.connected ? "broke: " : "") + error_text(error) : "has ended"));
+      return lose(to, where + (error != 0 ? (out.connected ? "broke: " : "") + error_text(error) : "has ended"));
     }
   }
   if ((events & EPOLLOUT) == 0) return;
@@ -416,13 +427,30 @@ void TcpMessageTransport::go(State how, const std::string& reason) {
   }
 }
 
+// A farewell may have come first.
+void TcpMessageTransport::cannot_send(int to, int error) {
+  heard(to, EPOLLIN);
+  if (peer(to).out.fd.valid()) lose(to, "its connection broke: " + error_text(error));
+}
+
+void TcpMessageTransport::lose(int to, const std::string& why) {
+  Outgoing& out = peer(to).out;
+  forget(&out.fd);
+  out.over = true;
+  out.unsent.clear();
+  unsent_.reset(static_cast<size_t>(to));
+  broke(to, why);
+}
+
 /// Nothing more comes from it, or goes there, and no farewell has said why.
 void TcpMessageTransport::broke(int rank, const std::string& why) {
   Peer& gone = peer(rank);
   leaving_.set(static_cast<size_t>(rank));
-  if (gone.farewell != State::kHere || gone.broken_at != kNever) return;
-  gone.broken_at = monotonic_now();
-  gone.reason = why;
+  if (gone.farewell == State::kHere && gone.broken_at == kNever) {
+    gone.broken_at = monotonic_now();
+    gone.reason = why;
+  }
+  notify();  // A thread that sleeps does not know yet when it has to look.
 }
 
 void TcpMessageTransport::depart(int rank, State how) {
@@ -440,17 +468,21 @@ void TcpMessageTransport::depart(int rank, State how) {
 // What a rank wrote before it left may still be in the kernel, even with the connection that brings it.
 void TcpMessageTransport::settle_departures(Time now) {
   drop_strangers(now);
-  Time due = rests_until_ != Time{} ? rests_until_ : kNever;
+  if (now >= rests_until_) end_rest();
+  Time due = rests_until_;
   if (!strangers_.empty()) due = std::min(due, strangers_.front().since + kGreetingTime);
   for (int rank = 0; leaving_.any() && rank < ranks(); ++rank) {
     if (!leaving_[static_cast<size_t>(rank)]) continue;
-    const Peer& leaver = peer(rank);
-    const bool heard_all = !leaver.in.fd.valid() && strangers_.empty();
+    Peer& leaver = peer(rank);
+    if (leaver.leaving_since == kNever) leaver.leaving_since = now;
+    // A connection that brings its messages is among the strangers that had come by then.
+    const bool knows_strangers = strangers_.empty() || strangers_.front().since > leaver.leaving_since;
+    const bool heard_all = !leaver.in.fd.valid() && knows_strangers && has_accepted_all_;
     const bool is_late = leaver.broken_at != kNever && now >= leaver.broken_at + kGrace;
     if (leaver.state != State::kHere) {
       leaving_.reset(static_cast<size_t>(rank));
     } else if ((leaver.farewell != State::kHere && heard_all) || is_late) {
-      depart(rank, leaver.farewell != State::kHere ? leaver.farewell : State::kGaveUp);
+      depart(rank, leaver.farewell != State::kHere ? leaver.farewell : State::kLost);
     } else if (leaver.broken_at != kNever) {
       due = std::min(due, leaver.broken_at + kGrace);
     }

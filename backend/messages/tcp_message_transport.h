@@ -54,7 +54,7 @@ class TcpMessageTransport final : public MessageTransport {
   size_t most_behind() const override { return kMostBehind; }
   Result<bool> put(int to, const MessageRecord& record, const void* data, size_t behind) override;
   uint64_t ticket(int /*to*/) const override { return 0; }
-  bool is_busy() const override { return unsent_.any(); }
+  bool is_busy() const override { return unsent_.any() || leaving_.any() || short_.any(); }
   Time next_wakeup() const override;
 
   void go(State how, const std::string& reason) override;
@@ -103,6 +103,7 @@ class TcpMessageTransport final : public MessageTransport {
     State state = State::kHere;
     State farewell = State::kHere;  // It has gone so, as was heard; what it wrote before may be on its way.
     Time broken_at = kNever;        // Without a farewell.
+    Time leaving_since = kNever;
     std::string reason;
   };
   /// An accepted connection that has not said its number.
@@ -130,6 +131,10 @@ class TcpMessageTransport final : public MessageTransport {
   bool read_more(int source);
   bool is_whole(int source);
 
+  void rest(Time now);
+  void end_rest();
+  void cannot_send(int to, int error);
+  void lose(int to, const std::string& why);
   void broke(int rank, const std::string& why);
   void depart(int rank, State how);
   void settle_departures(Time now);
@@ -139,7 +144,9 @@ class TcpMessageTransport final : public MessageTransport {
   const std::array<Fd, 2> bells_;  // One for each sleeper.
   std::vector<Peer> peers_;
   std::list<Stranger> strangers_;
-  Time rests_until_{};  // the listener, where there is no descriptor
+  Time rests_until_ = kNever;  // There was no descriptor; kNever: there are some.
+  bool has_accepted_all_ = true;
+  RankSet short_;  // Ranks that wait for a descriptor.
   RankSet signalled_;
   RankSet unsent_;
   RankSet leaving_;  // they may have gone

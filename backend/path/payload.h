@@ -9,7 +9,8 @@ namespace switchml {
 /// fits it, so that no packet is cut up, at least kMinPayloadBytes; at most kLoopbackPayloadBytes, which only a path
 /// within a host carries. With Ethernet's 1500 bytes that is 1408.
 size_t auto_payload(size_t path_frame_bytes);
-/// Over TCP chunks of a smaller tensor are smaller (Shares::chunk_bytes), down to what fills a packet.
-inline constexpr size_t kLeastTcpChunk = 1408;  // [NCHUNK-1]
+/// Over TCP chunks of a smaller tensor are smaller (Shares::chunk_bytes), as long as a chunk's own cost is small beside
+/// its elements'.
+inline constexpr size_t kLeastTcpChunk = 4096;  // [NCHUNK-1]
 
 }  // namespace switchml

@@ -69,6 +69,7 @@ EngineOptions engine_options(const Config& config, const GroupInfo& group, const
   }
   options.switch_patience = attachment.switch_patience;
   options.spin = agreed.local.spin();
+  if (agreed.embedded) options.side_work = agreed.embedded->side_work(options.session.switch_endpoint.carrier);
   if (!agreed.transports.empty()) {
     options.own_threads = sessions_move(config);
     const size_t share_threads = options.own_threads ? 1 : agreed.sessions.size();
@@ -227,15 +228,12 @@ void Attachment::start(Agreed* agreed, EngineOptions options, const Config& conf
   });
 }
 
-// A group can do without, until it sends some.
 void Attachment::open_messages(const Config& config, Duration spin) {
   const Endpoint& own = sessions_.front().own_address;
   const auto address = own.size != 0 ? Result<Endpoint>(own) : announced_address(config.interface);
   auto listener = address.ok() ? listen_tcp(with_port(address.value(), 0)) : Result<Fd>(address.status());
   if (!listener.ok()) {
-    SWITCHML_LOG(kWarning) << membership_.group().name
-                           << ": no messages will come to this rank: " << listener.status().message();
-    return;
+    throw StatusError({listener.status().code(), "no port for messages between ranks: " + listener.status().message()});
   }
   TcpMessageOptions options;
   options.rank = membership_.group().rank;

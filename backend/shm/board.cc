@@ -18,8 +18,6 @@ constexpr size_t kLine = 64;
 /// BoardShape::few_bytes times the ranks: each of them would add the frames of all.
 constexpr size_t kFewBytesOfAll = 64 * 1024;
 
-size_t in_lines(size_t bytes) { return (bytes + kLine - 1) / kLine * kLine; }
-
 /// What was written before is there for others before anything is read behind. The thread sanitizer of GCC does not
 /// follow fences and warns; what this one orders is atomic on both sides.
 void full_fence() {
@@ -46,7 +44,7 @@ struct alignas(kLine) Board::Slot {
   Verdict verdict;
 };
 
-struct Board::Offer {
+struct alignas(kLine) Board::Offer {
   std::atomic<uint64_t> seq;   // the last chunk offered
   std::atomic<uint64_t> made;  // the last chunk of which it has made its part
   ChunkCall call;
@@ -79,7 +77,7 @@ struct Board::Layout {
     presence = reason + sizeof(Reason);
     slot = presence + ranks * sizeof(Presence);
     offer = slot + slots * sizeof(Slot);
-    frames = offer + in_lines(ranks * slots * sizeof(Offer));
+    frames = offer + ranks * slots * sizeof(Offer);
     end = frames + slots * (ranks + 1) * shape.chunk_bytes;
   }
   size_t reason, presence, slot, offer, frames, end;
@@ -350,6 +348,7 @@ void Board::awake(int rank) const {
 
 void Board::wake(int rank) const {
   full_fence();
+  if (presence_[rank].wanted_published.load(std::memory_order_relaxed) == 0) return;
   presence_[rank].wanted_ready.store(0, std::memory_order_relaxed);
   if (presence_[rank].wanted_published.exchange(0, std::memory_order_acq_rel) == 0) return;
   std::atomic<uint32_t>& doorbell = doorbells_[rank].doorbell;

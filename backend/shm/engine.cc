@@ -74,7 +74,7 @@ class MemoryEngine final : public Engine {
     thread_->notify();
   }
   // With owners other threads and the network do the work.
-  std::unique_ptr<CallerTurn> begin_turn() override {
+  std::unique_ptr<CallerTurn> begin_turn(size_t /*bytes*/) override {
     return options_.shape.owners == 0 ? thread_->begin_turn() : nullptr;
   }
   void abort(const std::string& reason) override { fail(Status(Code::kAborted, reason)); }
@@ -104,7 +104,7 @@ class MemoryEngine final : public Engine {
   }
 
  private:
-  void give(Collective collective) {
+  void give(Collective&& collective) {
     SWITCHML_ASSERT(collective.operands() != nullptr || options_.shape.owners == 0 || exact_);
     const std::lock_guard<std::mutex> lock(order_);  // both boards have that of the numbers
     // Where ranks called something of different boards, later ones that look alike do not meet as the same. (With

@@ -35,7 +35,7 @@ void LocalRank::submit(Collective collective) { submit({std::move(collective), f
 
 void LocalRank::announce(Collective collective) { submit({std::move(collective), true}); }
 
-void LocalRank::submit(Submission submission) {
+void LocalRank::submit(Submission&& submission) {
   {
     const std::lock_guard<std::mutex> lock(mutex_);
     submitted_.push_back(std::move(submission));
@@ -52,45 +52,40 @@ void LocalRank::request_failure(const Status& status) {
 }
 
 void LocalRank::take_submissions() {
-  std::vector<Submission> taken;
   Status failure;
   {
     const std::lock_guard<std::mutex> lock(mutex_);
-    taken.swap(submitted_);
+    taken_.swap(submitted_);
     failure = requested_failure_;
     attention_.store(false, std::memory_order_release);
   }
-  for (Submission& submission : taken) accept(std::move(submission));
+  for (Submission& submission : taken_) accept(std::move(submission));
+  taken_.clear();
   if (!failure.ok()) fail(failure);
 }
 
-void LocalRank::accept(Submission submission) {
+void LocalRank::accept(Submission&& submission) {
   Collective& collective = submission.collective;
   if (!status_.ok()) {
     if (collective.done) collective.done(status_);
     return;
   }
   const auto* exchange = std::get_if<Exchange>(&collective.kind);
-  if (exchange != nullptr && !submission.is_announcement) {
-    Task sizes;
-    sizes.collective = sizes_of(collective, *exchange);
-    tensors_.plan(&sizes);
-    enqueue(std::move(sizes));
-  }
-  Task task;
-  task.is_announcement = submission.is_announcement;
-  task.is_known = task.is_announcement || exchange == nullptr;
-  task.collective = std::move(collective);
-  tensors_.plan(&task);
-  enqueue(std::move(task));
+  const bool needs_sizes = exchange != nullptr && !submission.is_announcement;
+  if (needs_sizes) enqueue(sizes_of(collective, *exchange), false, true);
+  enqueue(std::move(collective), submission.is_announcement, !needs_sizes);
 }
 
-void LocalRank::enqueue(Task task) {
+void LocalRank::enqueue(Collective&& collective, bool is_announcement, bool is_known) {
+  Task& task = tasks_.emplace_back();
+  task.is_announcement = is_announcement;
+  task.is_known = is_known;
+  task.collective = std::move(collective);
+  tensors_.plan(&task);
   if (task.is_awaited()) {
     ++called_;
     earliest_deadline_ = std::min(earliest_deadline_, task.collective.deadline);
   }
-  tasks_.push_back(std::move(task));
 }
 
 // ---- sizes that have to be known first ----

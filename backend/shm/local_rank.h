@@ -102,10 +102,10 @@ class LocalRank {
     bool is_announcement;
   };
 
-  void submit(Submission submission);
+  void submit(Submission&& submission);
   void take_submissions();
-  void accept(Submission submission);
-  void enqueue(Task task);
+  void accept(Submission&& submission);
+  void enqueue(Collective&& collective, bool is_announcement, bool is_known);
   Collective sizes_of(const Collective& collective, const Exchange& exchange);
   void on_sizes_known(const std::vector<uint64_t>& of_all);
   bool is_window_full() const;
@@ -147,11 +147,12 @@ class LocalRank {
   const LocalRank* sibling_ = nullptr;
   std::vector<bool> populated_;  // indexed by slot
   std::deque<Task> tasks_;
-  size_t called_ = 0;    // tasks that a caller waits for
-  size_t offering_ = 0;  // collective of the next offer
-  uint64_t next_ = 1;    // chunk to offer next
-  uint64_t oldest_ = 1;  // the next result to take is this chunk's
-  uint64_t mine_ = 1;    // the chunk of which this rank makes its part next, or, with owners, that it hands up
+  std::vector<Submission> taken_;  // Empty between steps; its memory stays.
+  size_t called_ = 0;              // tasks that a caller waits for
+  size_t offering_ = 0;            // collective of the next offer
+  uint64_t next_ = 1;              // chunk to offer next
+  uint64_t oldest_ = 1;            // the next result to take is this chunk's
+  uint64_t mine_ = 1;  // the chunk of which this rank makes its part next, or, with owners, that it hands up
   Time earliest_deadline_ = kNever;
   Time stuck_since_ = kNever;  // since when no result has been taken though one is awaited
   SlowWarning slow_;

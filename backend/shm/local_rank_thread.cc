@@ -3,92 +3,30 @@
 #include <pthread.h>
 
 #include <algorithm>
-#include <cfenv>
 #include <utility>
-
-#include "base/thread.h"
 
 namespace switchml::shm {
 
 namespace {
 
-constexpr Duration kLongest = milliseconds(500);
 /// Where ranks share processors, the one that is waited for may want this one: to let it run costs less than to be
 /// woken by it. In the middle of a large tensor few times, or ranks would take turns of few chunks. A caller has
 /// nothing else to do.
 constexpr int kYields = 2;
 constexpr int kCallersYields = 20;
 
-/// While it lives, this thread computes as IEEE 754 says by default. Flush-to-zero or another rounding, which a caller
-/// may have set, would change the bits.
-class DefaultArithmetic {
- public:
-  DefaultArithmetic() {
-    std::fegetenv(&before_);
-    std::fesetenv(FE_DFL_ENV);
-  }
-  ~DefaultArithmetic() { std::fesetenv(&before_); }
-  DefaultArithmetic(const DefaultArithmetic&) = delete;
-  DefaultArithmetic& operator=(const DefaultArithmetic&) = delete;
-
- private:
-  std::fenv_t before_;
-};
-
 }  // namespace
 
-class LocalRankThread::Turn final : public CallerTurn {
- public:
-  explicit Turn(LocalRankThread& thread) : thread_(thread) {}
-  ~Turn() override {
-    if (!is_mine) return;
-    const std::lock_guard<std::mutex> lock(thread_.mutex_);
-    thread_.taken_ = false;
-    if (!thread_.is_idle()) thread_.work_.notify_one();
-  }
-  Turn(const Turn&) = delete;
-  Turn& operator=(const Turn&) = delete;
-  bool is_mine = false;
-
-  void work_until(const std::function<bool()>& over) override {
-    const DefaultArithmetic arithmetic;
-    IdleWait& wait = thread_.callers_wait_.of_this_thread();
-    const Time end = monotonic_now() + kLongest;
-    while (!over() && monotonic_now() < end) thread_.step_or_wait(wait, false, over);
-    if (!thread_.is_idle()) thread_.step();  // the announcement of what is over: the next turn finds nothing then
-  }
-
- private:
-  LocalRankThread& thread_;
-};
-
 LocalRankThread::LocalRankThread(std::vector<LocalRank*> local_ranks, Duration spin)
-    : local_ranks_(std::move(local_ranks)),
-      threads_wait_(spin, kYields),
-      callers_wait_(spin, kCallersYields),
-      thread_(make_thread("an engine", [this] { run(); })) {}
-
-LocalRankThread::~LocalRankThread() {
-  stop_.store(true, std::memory_order_release);
-  local_ranks_.front()->wake();
-  notify();
-  thread_.join();
+    : local_ranks_(std::move(local_ranks)), threads_wait_(spin, kYields), callers_wait_(spin, kCallersYields) {
+  start();
 }
 
-void LocalRankThread::notify() {
-  const std::lock_guard<std::mutex> lock(mutex_);
-  if (!taken_) work_.notify_one();
-}
+LocalRankThread::~LocalRankThread() { stop(); }
 
-std::unique_ptr<CallerTurn> LocalRankThread::begin_turn() {
-  auto turn = std::make_unique<Turn>(*this);
-  const std::lock_guard<std::mutex> lock(mutex_);
-  if (taken_ || !is_idle()) return nullptr;
-  turn->is_mine = taken_ = true;
-  return turn;
-}
+// The doorbells are for the caller that takes a turn. That the board has failed the thread finds out a moment later.
+void LocalRankThread::settle_in() const { pthread_setname_np(pthread_self(), "switchml-shm"); }
 
-// Precondition: no other thread steps.
 bool LocalRankThread::is_idle() const {
   return std::all_of(local_ranks_.begin(), local_ranks_.end(), [](const LocalRank* one) { return one->is_idle(); });
 }
@@ -96,36 +34,12 @@ bool LocalRankThread::has_work() const {
   return std::any_of(local_ranks_.begin(), local_ranks_.end(), [](const LocalRank* one) { return one->has_work(); });
 }
 
-// While nothing is in progress it sleeps where no other rank wakes it: the doorbells are for the caller that takes a
-// turn. That the board has failed it finds out a moment later.
-void LocalRankThread::run() {
-  pthread_setname_np(pthread_self(), "switchml-shm");
-  std::fesetenv(FE_DFL_ENV);  // a new thread inherits its parent's
-  const auto stopped = [this] { return stop_.load(std::memory_order_acquire); };
-  std::unique_lock<std::mutex> lock(mutex_);
-  while (!stopped()) {
-    if (taken_ || (is_idle() && !has_work())) {
-      work_.wait_for(lock, kLongest);
-      continue;
-    }
-    taken_ = true;
-    lock.unlock();
-    do {
-      step_or_wait(threads_wait_, true, [&] { return stopped() || is_idle(); });
-    } while (!stopped() && !is_idle());
-    lock.lock();
-    taken_ = false;
-  }
-  lock.unlock();
-  step();  // takes what was submitted or asked for last
-}
-
-template <typename Over>
-void LocalRankThread::step_or_wait(IdleWait& wait, bool yields_only_amid, const Over& over) {
-  if (step() || over()) return;
+void LocalRankThread::step_or_wait(Time now, bool in_turn, const std::function<bool()>& over) {
+  if (step(now) || over()) return;
+  IdleWait& wait = in_turn ? callers_wait_.of_this_thread() : threads_wait_;
   const auto any = [this](const auto& says) { return std::any_of(local_ranks_.begin(), local_ranks_.end(), says); };
   const bool waiting = any([](const LocalRank* one) { return one->waits_for_others(); });
-  const bool may_yield = !yields_only_amid || any([](const LocalRank* one) { return one->has_full_window(); });
+  const bool may_yield = in_turn || any([](const LocalRank* one) { return one->has_full_window(); });
   if (waiting && wait([this] { return has_work(); }, over, may_yield)) return;
   Time wakeup = kNever;
   for (const LocalRank* local_rank : local_ranks_) wakeup = std::min(wakeup, local_rank->next_wakeup());
@@ -134,9 +48,9 @@ void LocalRankThread::step_or_wait(IdleWait& wait, bool yields_only_amid, const 
   if (waiting && has_work()) wait.slept();
 }
 
-bool LocalRankThread::step() {
+bool LocalRankThread::step(Time now) {
   bool moved = false;
-  for (LocalRank* local_rank : local_ranks_) moved = local_rank->step(monotonic_now()) || moved;
+  for (LocalRank* local_rank : local_ranks_) moved = local_rank->step(now) || moved;
   return moved;
 }
 

@@ -128,6 +128,10 @@ size_t TensorChunks::pieces_of(const ChunkCall& call) const {
 
 void TensorChunks::fill(const ChunkedCall& call, ElementRange chunk, const ChunkCall& said, uint8_t* frame,
                         Clock clock) {
+  if (chunk.count * element_bytes(call.collective.type) < StoreChoice::kLeast) {
+    copy_input(call, chunk, said, frame);
+    return;
+  }
   const Time begin = clock();
   const size_t bytes = copy_input(call, chunk, said, frame);
   stores_.took(bytes, clock() - begin);

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cfenv>
+#include <condition_variable>
 #include <thread>
 
 #include "base/limits.h"
@@ -117,14 +118,71 @@ Result<SwitchLinks> open_links(const ServerOptions& options) {
 
 }  // namespace
 
-/// The state of one thread.
-struct SwitchServer::Worker {
-  Worker(std::unique_ptr<Transport> link, size_t frames_of_burst, size_t held_bytes)
-      : transport(std::move(link)), sink(*transport, held_bytes), frames(frames_of_burst) {}
-  std::unique_ptr<Transport> transport;
+/// A link, and the thread that serves it: all the time, or where members of this host take it over, at intervals.
+class SwitchServer::Worker final : public SideWork {
+ public:
+  Worker(SwitchServer& server_in, std::unique_ptr<Transport> link, size_t frames_of_burst, size_t held_bytes)
+      : server(server_in), transport(std::move(link)), sink(*transport, held_bytes), frames(frames_of_burst) {}
+
+  bool take() override {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    if (!is_wanted_.exchange(true)) transport->wake();
+    wanted_at_ = monotonic_now();
+    taken_ = is_free_;
+    is_free_ = false;
+    return taken_;
+  }
+  bool step() override { return server.serve(*this); }
+  int readable() const override { return transport->readable(); }
+  void give_back() override {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    taken_ = false;
+    is_free_ = true;
+    wanted_at_ = monotonic_now();
+    if (transport->is_sending()) is_wanted_ = false;
+    if (!is_wanted_) changed_.notify_one();
+  }
+  void rouse() override {
+    if (!is_wanted_.load()) return;
+    const std::lock_guard<std::mutex> lock(mutex_);
+    is_wanted_ = false;
+    changed_.notify_one();
+  }
+
+  /// Returns when the thread has to serve the link, though it may be wanted.
+  void rest() {
+    if (!is_wanted_.load()) return;
+    std::unique_lock<std::mutex> lock(mutex_);
+    is_free_ = !taken_;
+    do {
+      changed_.wait_for(lock, kRest, [this] { return !is_wanted_.load() && !taken_; });
+    } while (taken_);
+    is_free_ = false;
+    if (monotonic_now() - wanted_at_ > kWanted) is_wanted_ = false;
+  }
+  bool is_wanted() const { return is_wanted_.load(); }
+  /// Ends a wait or a rest, now or to come.
+  void wake() {
+    transport->wake();
+    rouse();
+  }
+
+  SwitchServer& server;
+  const std::unique_ptr<Transport> transport;
   BatchingSink sink;
   std::vector<RxFrame> frames;
   std::thread thread;
+
+ private:
+  static constexpr Duration kRest = milliseconds(1);
+  static constexpr Duration kWanted = milliseconds(100);  // For so long after the last time.
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::atomic<bool> is_wanted_{false};  // Others take it over, or will.
+  bool is_free_ = false;                // The thread rests; guarded by mutex_, as what follows.
+  bool taken_ = false;
+  Time wanted_at_{};
 };
 
 SwitchServer::SwitchServer(SwitchLinks links, const softswitch::SwitchOptions& options, softswitch::ControlTap* control)
@@ -132,10 +190,10 @@ SwitchServer::SwitchServer(SwitchLinks links, const softswitch::SwitchOptions& o
   if (control != nullptr) {
     switch_.exclusively([control](softswitch::SoftSwitch& s) { s.hand_requests_to(control); });
   }
-  workers_.push_back(std::make_unique<Worker>(std::move(links.udp), kFrames, BatchingSink::kHeldBytes));
-  if (links.tcp) workers_.push_back(std::make_unique<Worker>(std::move(links.tcp), kTcpFrames, SIZE_MAX));
+  workers_.push_back(std::make_unique<Worker>(*this, std::move(links.udp), kFrames, BatchingSink::kHeldBytes));
+  if (links.tcp) workers_.push_back(std::make_unique<Worker>(*this, std::move(links.tcp), kTcpFrames, SIZE_MAX));
   if (links.card) {
-    workers_.push_back(std::make_unique<Worker>(std::move(links.card), kCardFrames, 0));
+    workers_.push_back(std::make_unique<Worker>(*this, std::move(links.card), kCardFrames, 0));
     meeting_ = workers_.back().get();
     meetings_ = std::make_unique<Meetings>(*meeting_->transport);
     switch_.exclusively([this](softswitch::SoftSwitch& s) { s.answer_meets_by(meetings_.get()); });
@@ -155,6 +213,15 @@ size_t SwitchServer::memory_bytes() const {
   size_t total = switch_.slot_memory_in_use();
   for (const auto& worker : workers_) total += worker->transport->limits().held_bytes;
   return total;
+}
+
+SideWork* SwitchServer::side_work(Carrier carrier) {
+  for (const auto& worker : workers_) {
+    const bool is_udp = worker == workers_.front();
+    const bool serves = carrier == Carrier::kPackets ? is_udp : carrier == Carrier::kTcp && !is_udp;
+    if (serves && worker.get() != meeting_) return worker.get();
+  }
+  return nullptr;
 }
 
 void SwitchServer::invite(uint64_t client_key) {
@@ -189,12 +256,12 @@ void SwitchServer::send(std::vector<uint8_t> frame, const Endpoint& to) {
     outbox_.push_back({std::move(frame), to});
     mail_.store(true, std::memory_order_release);
   }
-  workers_.front()->transport->wake();
+  workers_.front()->wake();
 }
 
 void SwitchServer::stop() {
   stop_.store(true, std::memory_order_release);
-  for (auto& worker : workers_) worker->transport->wake();
+  for (auto& worker : workers_) worker->wake();
   for (auto& worker : workers_) {
     if (worker->thread.joinable()) worker->thread.join();
   }
@@ -215,12 +282,12 @@ void SwitchServer::send_mail(Worker& worker) {
 void SwitchServer::run(Worker& worker) {
   pthread_setname_np(pthread_self(), "switchml-switch");
   std::fesetenv(FE_DFL_ENV);                              // The hosting program may have set another one.
-  const bool sweeps = &worker == workers_.front().get();  // One thread sweeps, and sends others' mail.
+  const bool sweeps = &worker == workers_.front().get();  // One thread sweeps.
   Time next_sweep = monotonic_now() + kSweepInterval;
   while (!stop_.load(std::memory_order_acquire)) {
-    if (sweeps) send_mail(worker);
+    worker.rest();
     if (&worker == meeting_) answer_meets();
-    const bool busy = burst(worker);
+    const bool busy = serve(worker);
     const Time now = monotonic_now();
     if (now >= next_sweep) {
       if (sweeps) {
@@ -230,7 +297,7 @@ void SwitchServer::run(Worker& worker) {
       report_errors(worker);
       next_sweep = now + kSweepInterval;
     }
-    if (!busy) worker.transport->wait(next_sweep - now);
+    if (!busy && !worker.is_wanted()) worker.transport->wait(next_sweep - now);
   }
 }
 
@@ -250,7 +317,8 @@ void SwitchServer::forget_gone() {
 }
 
 // Processes the frames that have arrived and sends the answers. False: there were none.
-bool SwitchServer::burst(Worker& worker) {
+bool SwitchServer::serve(Worker& worker) {
+  if (&worker == workers_.front().get()) send_mail(worker);
   const size_t count = worker.transport->receive(worker.frames.data(), worker.frames.size());
   if (count == 0) return false;
   switch_.process(worker.frames.data(), count, monotonic_now(), worker.sink);

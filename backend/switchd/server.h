@@ -15,6 +15,7 @@
 #include "base/status.h"
 #include "softswitch/switch.h"
 #include "switchd/locked_switch.h"
+#include "transport/side_work.h"
 #include "transport/transport.h"
 
 namespace switchml {
@@ -52,6 +53,9 @@ class SwitchServer {
   /// The options it was started with, and the receive buffer that the kernel gave.
   const softswitch::SwitchOptions& limits() const { return limits_; }
 
+  /// What the thread of this carrier does; null: there is none, or it cannot be done by others.
+  SideWork* side_work(Carrier carrier);
+
   /// Lets a switch by_invitation grant an open with this client key. Thread-safe.
   void invite(uint64_t client_key);
 
@@ -66,7 +70,7 @@ class SwitchServer {
   void send(std::vector<uint8_t> frame, const Endpoint& to);
 
  private:
-  struct Worker;
+  class Worker;
   struct OutboxFrame {
     std::vector<uint8_t> frame;
     Endpoint to;
@@ -78,7 +82,7 @@ class SwitchServer {
   void run(Worker& worker);
   void answer_meets();
   void forget_gone();
-  bool burst(Worker& worker);
+  bool serve(Worker& worker);
   void report_errors(Worker& worker);
 
   const softswitch::SwitchOptions limits_;

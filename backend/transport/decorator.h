@@ -24,6 +24,7 @@ class TransportDecorator : public Transport {
   void release() override { below_.release(); }
   void wait(Duration timeout) override { below_.wait(timeout); }
   void pause(Duration timeout) override { below_.pause(timeout); }
+  int readable() const override { return below_.readable(); }
   void wake() override { below_.wake(); }
   std::string take_error() override { return below_.take_error(); }
 

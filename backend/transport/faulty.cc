@@ -32,6 +32,8 @@ class FaultyTransport final : public TransportDecorator {
   FaultyTransport(std::unique_ptr<Transport> below, const Faults& faults)
       : TransportDecorator(*below), below_(std::move(below)), faults_(faults) {}
 
+  int readable() const override { return -1; }  // It has frames of its own.
+
   size_t send(const TxFrame* frames, size_t count) override;
   size_t receive(RxFrame* frames, size_t count) override;
   void release() override {

@@ -46,6 +46,8 @@ class TcpTransport final : public Transport {
     if (connections_.is_writing()) return wait(timeout);
     waker_.wait(-1, timeout);
   }
+  int readable() const override { return connections_.epoll(); }
+  bool is_sending() const override { return connections_.is_writing(); }
   void wake() override { waker_.wake(); }
 
   std::string take_error() override {

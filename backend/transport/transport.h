@@ -66,6 +66,11 @@ class Transport {
   virtual void wait(Duration timeout) = 0;
   /// Sleeps until wake() was called or `timeout` has passed, whatever arrives. A transport may return at once.
   virtual void pause(Duration /*timeout*/) {}
+  /// A descriptor that is readable while receive() may have something that the last receive() had not; -1: there is
+  /// none.
+  virtual int readable() const { return -1; }
+  /// Frames that send() took have not all left: without a wait() they may stay.
+  virtual bool is_sending() const { return false; }
   /// Ends a wait() or pause() that runs or is to come (a wake before it is not lost). From any thread.
   virtual void wake() = 0;
 

@@ -52,6 +52,7 @@ class UdpTransport final : public Transport {
     if (!rx_.has_pending()) waker_.wait(socket_.fd.get(), timeout);
   }
   void pause(Duration timeout) override { waker_.wait(-1, timeout); }
+  int readable() const override { return socket_.fd.get(); }
   void wake() override { waker_.wake(); }
 
   std::string take_error() override {

@@ -40,8 +40,8 @@ def ring_seconds(size, ranks, rate, mtu):
 
 
 def seconds(backend, size, item, ranks, hosts, rate, mtu, session):
-    """item: bytes of an element. Elements that no integer can stand for travel by Gloo where a session adds
-    integers."""
+    """item: bytes of an element. What no integer can stand for the hosts add where a session adds integers: a ring's
+    bytes."""
     if backend == "switchml" and session["precision"] == "exact":
         return switch_seconds(size, hosts, rate, mtu, session)
     if backend == "switchml" and item <= WORD:

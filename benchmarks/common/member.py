@@ -1,15 +1,19 @@
 """What the ranks of a benchmark have in common: joining, groups, counters."""
 
 import datetime
+import json
 import os
 import pathlib
 import resource
 import sys
 import time
 
+import launch
 import repository  # noqa: F401  the path to tests/netlab/told.py, which the programs of ranks need
-import torch
-import torch.distributed as dist
+
+launch.end_with_parent()  # before PyTorch is imported, which takes seconds
+import torch  # noqa: E402
+import torch.distributed as dist  # noqa: E402
 
 TIMEOUT = datetime.timedelta(minutes=5)
 
@@ -23,12 +27,21 @@ def join(rank=None, size=None, store=None):
     dist.init_process_group("gloo", init_method=f"file://{store}", rank=rank, world_size=size, timeout=TIMEOUT)
 
 
-def place():
-    """(rank, size) as mpirun or torchrun says."""
+def launched():
+    """Joins as a rank that launch.run has started. Returns what the benchmark told it."""
     names = ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE")
     if names[0] not in os.environ:
         names = ("RANK", "WORLD_SIZE")
-    return tuple(int(os.environ[name]) for name in names)
+    join(*(int(os.environ[name]) for name in names), sys.argv[1])
+    return json.loads(sys.argv[2])
+
+
+def finish(rows):
+    """The end of such a rank: rank 0 prints what launch.run returns."""
+    if dist.get_rank() == 0:
+        print(json.dumps({"torch": torch.__version__, "rows": rows}), flush=True)
+    dist.barrier()
+    dist.destroy_process_group()
 
 
 def new_group(backend, payload=None, ranks=None):

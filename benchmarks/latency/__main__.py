@@ -22,7 +22,6 @@ import launch  # noqa: E402
 import options  # noqa: E402
 import places  # noqa: E402
 import report  # noqa: E402
-import repository  # noqa: E402
 
 BACKENDS = (*options.BACKENDS, "openmpi")
 
@@ -99,13 +98,7 @@ def show(measured, backends):
 
 def main():
     arguments = parse()
-    content = {**repository.circumstances("latency"), "backends": arguments.backends, "runs": []}
-    for ranks in arguments.ranks:
-        content["runs"].append(run(ranks, arguments))
-        show(content["runs"][-1], arguments.backends)
-    if arguments.json:
-        repository.write(arguments.json, content)
-    return 0
+    return launch.measure("latency", arguments, run, show, backends=arguments.backends)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,6 @@
 """One rank of the benchmark of latencies, under mpirun or torchrun: worker.py STORE WHAT, as JSON (see __main__.py).
 Rank 0 prints the result."""
 
-import json
 import pathlib
 import sys
 import time
@@ -69,15 +68,10 @@ class Bench:
 
 
 def main():
-    store, what = sys.argv[1], json.loads(sys.argv[2])
-    rank, size = member.place()
-    member.join(rank, size, store)
+    what = member.launched()
     bench = Bench(what)
     rows = [{"bytes": size, "seconds": bench.measure(size)} for size in what["sizes"]]
-    if rank == 0:
-        print(json.dumps({"torch": torch.__version__, "rows": rows}), flush=True)
-    dist.barrier()
-    dist.destroy_process_group()
+    member.finish(rows)
 
 
 if __name__ == "__main__":

@@ -3,7 +3,7 @@ switchml beside Gloo and beside what such engines have of their own, in the same
 
     .ci/setup.sh clients    # once: vLLM, DeepSpeed and mpi4py in .venv-clients, which this uses where it is
     python benchmarks/serving --ranks 2,4 --json out/serving.json
-    python benchmarks/serving --tokens 64 --hosts 1,2    # vLLM with a tiny model; as root for two hosts
+    python benchmarks/serving --tokens 64 --hosts 1,2    # vLLM and DeepSpeed with a tiny model; as root for two hosts
 
 The table has two medians: what a rank spends in a call, waiting for later ranks included, and behind it what a call
 takes from when its last rank comes to when its last rank has the result. Between two calls each rank multiplies by
@@ -12,10 +12,12 @@ its end. `arena` is switchml with tensors of switchml.empty(). `alone` is a grou
 of a call costs. Open MPI has no bfloat16 and adds integers of 16 bits instead. Ratios are over the best of the engines'
 own.
 
-With --tokens vLLM generates so many for each request instead, over two ranks, by one backend after the other.
+With --tokens each of --engines generates so many for each request instead, over two ranks, by one backend after the
+other.
 """
 
 import argparse
+import itertools
 import os
 import pathlib
 import shutil
@@ -44,6 +46,10 @@ FIND = "import importlib.util, sys; print(*(name for name in sys.argv[1:] if imp
 
 def engine(text):
     return text if text in ENGINES else options.refuse(text, ", ".join(ENGINES))
+
+
+def serving_engine(text):
+    return text if text in generation.ENGINES else options.refuse(text, " or ".join(generation.ENGINES))
 
 
 def element_type(text):
@@ -97,26 +103,31 @@ def parse():
     parser.add_argument(
         "--rounds", type=options.number(1, 1000, int), default=5, help="of the backends, interleaved; default: 5"
     )
-    parser.add_argument("--tokens", type=options.number(1, 400, int), help="of a request: vLLM instead of all-reduces")
+    parser.add_argument("--tokens", type=options.number(1, 400, int), help="of a request, instead of all-reduces")
+    parser.add_argument(
+        "--engines", type=options.list_of(serving_engine), help="that generate tokens; default: those that are there"
+    )
     parser.add_argument(
         "--hosts",
         type=options.list_of(options.number(1, 2, int)),
         default=[1],
-        help="of vLLM's two ranks; 2 makes a network of two; default: 1",
+        help="of an engine's two ranks; 2 makes a network of two; default: 1",
     )
     parser.add_argument(
         "--batches",
         type=options.list_of(options.number(1, 64, int)),
         default=[1, 16, 32],
-        help="requests at a time of vLLM; default: 1,16,32",
+        help="requests at a time; default: 1,16,32",
     )
     parser.add_argument("--json", type=pathlib.Path, help="write all figures here")
     arguments = parser.parse_args()
     arguments.peers_python = arguments.peers_python or (CLIENTS if CLIENTS.exists() else pathlib.Path(sys.executable))
     absent = lacking(arguments.peers_python)
     arguments.absent = {name: f"{arguments.peers_python} has no {module}" for name, module in absent.items()}
-    if arguments.tokens and "vllm" in absent:
-        parser.error(f"--tokens: {arguments.absent['vllm']}")
+    if arguments.engines is None:
+        arguments.engines = [name for name in generation.ENGINES if name not in absent] or generation.ENGINES
+    for name in absent.keys() & set(arguments.engines if arguments.tokens else ()):
+        parser.error(f"--engines {name}: {arguments.absent[name]}")
     arguments.path = f"{lab.build_folder() / 'python'}:{os.environ.get('PYTHONPATH', '')}"
     if arguments.backends is None:
         arguments.backends = [name for name in ENGINES if name not in absent]
@@ -165,15 +176,14 @@ def show(measured, backends):
 
 
 def generate(arguments):
-    """Tokens per second of vLLM, and what it has generated."""
+    """Tokens per second of each engine, and what it has generated."""
     content = {**repository.circumstances("serving"), "runs": []}
-    for hosts in arguments.hosts:
-        results = generation.run(
-            arguments.peers_python, arguments.path, hosts, arguments.batches, arguments.tokens, arguments.rounds
-        )
-        content["runs"].append({"hosts": hosts, "results": results})
+    how = (arguments.batches, arguments.tokens, arguments.rounds)
+    for name, hosts in itertools.product(arguments.engines, arguments.hosts):
+        results = generation.run(name, arguments.peers_python, arguments.path, hosts, *how)
+        content["runs"].append({"engine": name, "hosts": hosts, "results": results})
         print(
-            f"\nvLLM, 2 ranks on {hosts} host{'s' * (hosts - 1)}, {arguments.tokens} tokens a request; tokens/s, medians"
+            f"\n{name}, 2 ranks on {hosts} host{'s' * (hosts - 1)}, {arguments.tokens} tokens each; tokens/s, medians"
         )
         found = generation.speeds(results)
         rows = [[name, *(f"{found[name][batch]:.0f}" for batch in arguments.batches)] for name in found]
@@ -191,13 +201,7 @@ def main():
         return 0
     for name, why in arguments.absent.items():
         print(f"without {name}: {why}")
-    content = {**repository.circumstances("serving"), "absent": arguments.absent, "runs": []}
-    for ranks in arguments.ranks:
-        content["runs"].append(run(ranks, arguments))
-        show(content["runs"][-1], arguments.backends)
-    if arguments.json:
-        repository.write(arguments.json, content)
-    return 0
+    return launch.measure("serving", arguments, run, show, absent=arguments.absent)
 
 
 if __name__ == "__main__":

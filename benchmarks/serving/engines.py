@@ -63,6 +63,7 @@ def vllm():
     dist.barrier()
     torch.ops._C.join_shm_manager(handle, name[0])
     dist.barrier()
+    pathlib.Path(f"/dev/shm/{name[0]}_{dist.get_rank()}").unlink()  # all have it by now
     return types.SimpleNamespace(
         allocate=ordinary, call=lambda tensor: functools.partial(torch.ops._C.shm_allreduce, handle, tensor)
     )

@@ -1,17 +1,20 @@
-"""Tokens per second of vLLM over two ranks, on one host or on two, by backend."""
+"""Tokens per second of an engine over two ranks, on one host or on two, by backend."""
 
 import json
 import pathlib
 import socket
 import statistics
 import tempfile
+import time
 
 import launch
 import repository  # noqa: F401  the path to lab
 
 import lab
 
-TOKENS = pathlib.Path(__file__).with_name("tokens.py")
+HERE = pathlib.Path(__file__).parent
+ENGINES = ("vllm", "deepspeed")  # ENGINE_tokens.py is a rank of one
+PROMPT = 16  # tokens
 LLAMA = {
     "architectures": ["LlamaForCausalLM"],
     "model_type": "llama",
@@ -25,7 +28,6 @@ LLAMA = {
     "rms_norm_eps": 1e-5,
     "hidden_act": "silu",
 }
-BACKENDS = {1: ("switchml", "gloo", "vllm"), 2: ("switchml", "gloo")}  # by hosts: vLLM's own memory is of one host
 
 
 def free_port():
@@ -34,7 +36,7 @@ def free_port():
         return one.getsockname()[1]
 
 
-def start(made, name, what, python, path, hosts):
+def start(made, engine, name, what, python, path, hosts):
     """{name: process} of two ranks; hosts: their namespaces, or None twice."""
     at, device = ("127.0.0.1", "lo") if hosts[0] is None else ("10.79.0.1", "data")
     common = {"PYTHONPATH": path, "WORLD_SIZE": "2", "MASTER_ADDR": at, "MASTER_PORT": str(free_port())}
@@ -45,13 +47,13 @@ def start(made, name, what, python, path, hosts):
     for rank, host in enumerate(hosts):
         own = {"RANK": str(rank), "LOCAL_RANK": "0" if host else str(rank)}
         which = {**what, "out": str(made.folder / f"{name}-{rank}.json")}
-        command = [python, TOKENS, json.dumps(which)]
+        command = [python, HERE / f"{engine}_tokens.py", json.dumps(which)]
         processes[f"{name}-{rank}"] = made.start(f"{name}-{rank}", *command, namespace=host, **common, **own)
     return processes
 
 
-def run(python, path, hosts, batches, tokens, repeats):
-    """{backend: what tokens.py has of each rank}"""
+def run(engine, python, path, hosts, batches, tokens, repeats):
+    """{backend: what each rank has written}. The engine's own memory, by its name, is of one host."""
     results = {}
     with tempfile.TemporaryDirectory(prefix="switchml-bench-") as folder, lab.Lab(pathlib.Path(folder)) as made:
         (made.folder / "config.json").write_text(json.dumps(LLAMA))
@@ -59,9 +61,9 @@ def run(python, path, hosts, batches, tokens, repeats):
         if hosts == 2:
             bridge = made.make_bridge("b")
             places = [made.make_host(bridge, f"r{rank}", "data", f"10.79.0.{rank + 1}") for rank in range(2)]
-        for name in BACKENDS[hosts]:
+        for name in ("switchml", "gloo", engine)[: 3 if hosts == 1 else 2]:
             what = {"model": folder, "backend": name, "batches": batches, "tokens": tokens, "repeats": repeats}
-            ranks = start(made, name, what, python, path, places)
+            ranks = start(made, engine, name, what, python, path, places)
             made.finish(ranks, launch.PATIENCE)
             results[name] = [json.loads((made.folder / f"{rank}.json").read_text()) for rank in ranks]
     return results
@@ -73,3 +75,29 @@ def speeds(results):
         name: {int(batch): statistics.median(each) for batch, each in ranks[0]["speeds"].items()}
         for name, ranks in results.items()
     }
+
+
+# ---- in the ranks ----
+
+
+def measure(what, generate, texts):
+    """texts(what generate() returned): by request, tokens and the logarithms of their probabilities."""
+    speeds, found = {}, {}
+    for batch in what["batches"]:
+        prompts = [[(17 * row + 31 * at) % LLAMA["vocab_size"] for at in range(PROMPT)] for row in range(batch)]
+        found[batch], speeds[batch] = texts(generate(prompts)), []  # everything for the first time
+        for _ in range(what["repeats"]):
+            begin = time.perf_counter()
+            generate(prompts)
+            speeds[batch].append(batch * what["tokens"] / (time.perf_counter() - begin))
+    return {"speeds": speeds, "texts": found}
+
+
+def counters(group):
+    import switchml
+
+    return {name: value for name, value in switchml.stats(group).items() if isinstance(value, (int, str))}
+
+
+def write(what, results):
+    pathlib.Path(what["out"]).write_text(json.dumps(results))

@@ -1,7 +1,6 @@
 """One rank of the benchmark of serving, under mpirun or torchrun: worker.py STORE WHAT, as JSON (see __main__.py). Rank
 0 prints the result."""
 
-import json
 import pathlib
 import sys
 import time
@@ -99,19 +98,14 @@ class Bench:
 
 
 def main():
-    store, what = sys.argv[1], json.loads(sys.argv[2])
-    rank, size = member.place()
-    member.join(rank, size, store)
+    what = member.launched()
     bench, rows = Bench(what), []
     for kind in what["types"]:
         for length in what["sizes"]:
             for gap in what["gaps"]:
                 seconds, after_last = bench.measure(length, getattr(torch, kind), gap)
                 rows.append({"type": kind, "bytes": length, "gap": gap, "seconds": seconds, "after_last": after_last})
-    if rank == 0:
-        print(json.dumps({"torch": torch.__version__, "rows": rows}), flush=True)
-    dist.barrier()
-    dist.destroy_process_group()
+    member.finish(rows)
 
 
 if __name__ == "__main__":

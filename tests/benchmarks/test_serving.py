@@ -36,7 +36,7 @@ def test_engines_that_are_not_there_are_named(monkeypatch, capsys):
         "vllm": f"{sys.executable} has no no_such_module",
         "openmpi": f"{sys.executable} has no mpirun",
     }
-    for more in (["--backends", "vllm"], ["--tokens", "8"]):
+    for more in (["--backends", "vllm"], ["--tokens", "8", "--engines", "vllm"]):
         monkeypatch.setattr(sys, "argv", ["serving", "--peers-python", sys.executable, *more])
         with pytest.raises(SystemExit):
             tool.parse()

@@ -6,58 +6,31 @@ import os
 import subprocess
 import sys
 
+import clients
 import pytest
 
-import lab
-
-SERVING = lab.ROOT / "benchmarks" / "serving"
-BATCHES, NUMBER = [1, 4], 8
 PATIENCE = 1200
 
 pytestmark = pytest.mark.skipif(not importlib.util.find_spec("vllm"), reason="vLLM is not installed: make test-clients")
 
 
-@pytest.fixture(scope="module")
-def generation():
-    sys.path[:0] = [str(SERVING), str(SERVING.parent / "common")]
-    import generation
-
-    return generation
-
-
-def run(generation, hosts):
-    """{backend: what tokens.py has of each of two ranks}"""
-    return generation.run(sys.executable, f"{lab.build_folder()}/python", hosts, BATCHES, NUMBER, 1)
-
-
-def check(results, way):
-    """All have generated the same; the calls of switchml went that way, and none through Gloo."""
-    texts = {name: [rank["texts"] for rank in ranks] for name, ranks in results.items()}
-    expected = texts["gloo"][0]
-    assert {len(text) for text in expected["4"]} == {NUMBER} and len(expected["4"]) == 4
-    assert texts == dict.fromkeys(texts, [expected, expected])
-    for rank in results["switchml"]:
-        (counters,) = rank["counters"]
-        assert counters[way] > 100
-
-
-def test_two_ranks_of_one_host_generate_what_they_do_over_vllms_own_memory(generation):
-    results = run(generation, 1)
+def test_two_ranks_of_one_host_generate_what_they_do_over_vllms_own_memory():
+    results = clients.run("vllm", 1)
     assert set(results) == {"switchml", "gloo", "vllm"}
-    check(results, "calls_memory")
+    clients.check(results, "calls_memory")
 
 
-@pytest.mark.skipif(bool(lab.missing()), reason=lab.missing())
-def test_two_hosts(generation):
-    check(run(generation, 2), "calls_switch")
+@clients.NEEDS_HOSTS
+def test_two_hosts():
+    clients.check(clients.run("vllm", 2), "calls_switch")
 
 
-def test_vllm_starts_its_own_ranks(generation, tmp_path):
+def test_vllm_starts_its_own_ranks(tmp_path):
     """As a user has it: one process, and VLLM_PLUGINS=switchml."""
-    (tmp_path / "config.json").write_text(json.dumps(generation.LLAMA))
+    (tmp_path / "config.json").write_text(json.dumps(clients.generation.LLAMA))
     what = {"model": str(tmp_path), "backend": "switchml", "batches": [2], "tokens": 4, "repeats": 1}
     what["out"] = str(tmp_path / "out.json")
-    command = [sys.executable, generation.TOKENS, json.dumps(what)]
+    command = [sys.executable, clients.SERVING / "vllm_tokens.py", json.dumps(what)]
     done = subprocess.run(list(map(str, command)), capture_output=True, text=True, timeout=PATIENCE)
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
     counters = json.loads((tmp_path / "out.json").read_text())["counters"]

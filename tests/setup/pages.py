@@ -98,6 +98,7 @@ BLOCKS = {
     "docs/serving.md": [
         ("VLLM_PLUGINS=switchml vllm serve", "make test-clients has vLLM, and starts it from Python"),
         ("export VLLM_PLUGINS", "make test-clients runs two ranks so, on hosts of a lab"),
+        ("deepspeed.ops.__compatible_ops__", "make test-clients does it, in benchmarks/serving/deepspeed_tokens.py"),
         ("make test-clients", "installs 3.5 GB"),
     ],
     "docs/settings.md": [("dist.init_process_group(", "options_of_a_group"), ("SWITCHML_FAULTS=", "faults")],

@@ -169,7 +169,7 @@ void Rank::submit(size_t index, Time now) {
   c.count = call.count;
   c.kind = kind_of(call, wanted, running->input.data(), output);
   c.deadline = running->deadline;
-  c.title = call.title;
+  c.title = call.title.c_str();  // The program outlives its ranks.
   c.tag = call.tag;
   c.done = [this, index](const Status& status) { end_part(index, status); };
   running_[index] = std::move(running);

@@ -13,8 +13,7 @@ namespace switchml {
 namespace {
 
 c10::intrusive_ptr<SwitchWork> work_of(const TensorList& outputs) {
-  return c10::make_intrusive<SwitchWork>(0, c10d::OpType::ALLREDUCE, CallRecord("test"),
-                                         std::vector<TensorList>{outputs});
+  return c10::make_intrusive<SwitchWork>(0, c10d::OpType::ALLREDUCE, CallRecord("test"), OutputLists{outputs});
 }
 
 std::exception_ptr problem(const std::string& text) { return std::make_exception_ptr(std::runtime_error(text)); }

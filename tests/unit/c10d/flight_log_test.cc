@@ -32,12 +32,13 @@ TEST(FlightLog, KeepsWhatACallIsAndHowFarItIs) {
   FlightLog log(10);
   const uint64_t group = log.add_group(named("a"));
   FlightEntry call = collective(group, 1);
-  call.inputs = {{{3, 4}}, {"Float"}};
+  const int64_t sizes[] = {3, 4};
+  call.inputs.add("Float", sizes, 2);
   const uint64_t id = log.begin(call);
   FlightEntry kept = log.entries().at(0);
   EXPECT_EQ(kept.id, id);
-  EXPECT_EQ(kept.inputs.sizes, (std::vector<std::vector<int64_t>>{{3, 4}}));
-  EXPECT_STREQ(kept.inputs.types.at(0), "Float");
+  EXPECT_EQ(kept.inputs.sizes(), (std::vector<std::vector<int64_t>>{{3, 4}}));
+  EXPECT_STREQ(kept.inputs.types().at(0), "Float");
   EXPECT_GT(kept.created, 0);
   EXPECT_EQ(kept.started, 0);
   EXPECT_FALSE(kept.retired);
@@ -52,6 +53,21 @@ TEST(FlightLog, KeepsWhatACallIsAndHowFarItIs) {
   EXPECT_GE(kept.completed, kept.started);
   EXPECT_EQ(kept.duration_ms, 2.5F);
   EXPECT_TRUE(kept.retired);
+}
+
+TEST(FlightLog, KeepsTheShapesOfManyTensors) {
+  FlightLog log(1);
+  std::vector<std::vector<int64_t>> shapes;
+  for (int64_t tensors = 1; tensors < 6; ++tensors) {  // The last one's place is used again.
+    shapes.push_back(std::vector<int64_t>(static_cast<size_t>(tensors) - 1, tensors));
+    FlightEntry call;
+    for (const auto& shape : shapes) call.outputs.add("Long", shape.data(), shape.size());
+    log.begin(call);
+    EXPECT_EQ(log.entries().at(0).outputs.sizes(), shapes);
+    EXPECT_EQ(log.entries().at(0).outputs.types().size(), shapes.size());
+  }
+  log.begin({});
+  EXPECT_TRUE(log.entries().at(0).outputs.sizes().empty());
 }
 
 TEST(FlightLog, ACallThatFailedIsOverAndNotCompleted) {

@@ -17,7 +17,7 @@ namespace {
 
 using WorkRef = c10::intrusive_ptr<SwitchWork>;
 
-WorkRef new_work(std::vector<TensorList> outputs = {}) {
+WorkRef new_work(OutputLists outputs = {}) {
   return c10::make_intrusive<SwitchWork>(1, c10d::OpType::ALLREDUCE, CallRecord("switchml all_reduce here", 7),
                                          std::move(outputs));
 }

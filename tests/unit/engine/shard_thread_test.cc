@@ -4,6 +4,7 @@
 #include <dirent.h>
 #include <gtest/gtest.h>
 #include <pthread.h>
+#include <sys/eventfd.h>
 
 #include <atomic>
 #include <condition_variable>
@@ -11,6 +12,7 @@
 #include <future>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <string>
 #include <thread>
 #include <vector>
@@ -317,6 +319,165 @@ TEST(ShardThread, LetsResultsOfALongStreamGather) {
   EXPECT_TRUE(ends[0].ok());
   EXPECT_GT(pauses.load(), 0);
   EXPECT_LT(pauses.load(), 1000);  // fewer than half as many as there are chunks
+}
+
+// ---- a caller in its place ----
+
+/// A link to an aggregator of one worker, which is the side work: what is sent is answered in its step(), and noted.
+class OwnAggregator final : public SideWork {
+ public:
+  class Link final : public Transport {
+   public:
+    explicit Link(OwnAggregator& aggregator) : aggregator_(aggregator) {}
+    const char* name() const override { return "own"; }
+    TransportLimits limits() const override { return {65507, 0, 0}; }
+    Endpoint local() const override { return {}; }
+    size_t path_frame_bytes(const Endpoint&) const override { return 65507; }
+    uint8_t* allocate(size_t bytes) override { return memory_.allocate(bytes); }
+    size_t send(const TxFrame* frames, size_t count) override {
+      const std::lock_guard<std::mutex> lock(aggregator_.mutex);
+      for (size_t i = 0; i < count; ++i) {
+        aggregator_.asked.push_back(testing::result_of({frames[i].data, frames[i].data + frames[i].size}));
+      }
+      return count;
+    }
+    size_t receive(RxFrame* frames, size_t count) override {
+      const std::lock_guard<std::mutex> lock(aggregator_.mutex);
+      size_t n = 0;
+      for (; n < count && !aggregator_.answers.empty(); ++n) {
+        lent_.push_back(std::move(aggregator_.answers.front()));
+        aggregator_.answers.pop_front();
+        frames[n] = {lent_.back().data(), static_cast<uint32_t>(lent_.back().size()), {}};
+      }
+      return n;
+    }
+    void release() override { lent_.clear(); }
+    void wait(Duration timeout) override { waker_.wait(-1, std::min<Duration>(timeout, milliseconds(1))); }
+    int readable() const override { return event_.get(); }
+    void wake() override { waker_.wake(); }
+    std::string take_error() override { return {}; }
+
+   private:
+    OwnAggregator& aggregator_;
+    const Fd event_{::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)};
+    Waker waker_;
+    std::deque<std::vector<uint8_t>> lent_;
+    FrameMemory memory_;
+  };
+
+  bool take() override { return is_taken = is_free.load(); }
+  bool step() override {
+    const std::lock_guard<std::mutex> lock(mutex);
+    EXPECT_TRUE(is_taken);
+    worked.insert(std::this_thread::get_id());
+    const bool any = !asked.empty();
+    for (auto& answer : asked) answers.push_back(std::move(answer));
+    asked.clear();
+    return any;
+  }
+  int readable() const override { return event_.get(); }
+  void give_back() override { is_taken = false; }
+  /// As its own thread would do it.
+  void rouse() override {
+    const std::lock_guard<std::mutex> lock(mutex);
+    ++roused;
+    for (auto& answer : asked) answers.push_back(std::move(answer));
+    asked.clear();
+  }
+
+  std::mutex mutex;
+  std::deque<std::vector<uint8_t>> asked, answers;
+  std::set<std::thread::id> worked;
+  int roused = 0;
+  std::atomic<bool> is_free{true}, is_taken{false};
+
+ private:
+  const Fd event_{::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)};
+};
+
+std::shared_ptr<Shard> shard_of_one(std::unique_ptr<Transport> link) {
+  EngineOptions options;
+  options.session.workers = 1;
+  return std::make_shared<Shard>(0, options, std::move(link), monotonic_now(), [](const Status&) {});
+}
+
+/// Where it ends.
+std::future<std::thread::id> sum(Shard& shard, std::vector<int32_t>& tensor) {
+  auto end = std::make_shared<std::promise<std::thread::id>>();
+  Collective all = testing::in_place(ReduceOp::kSum, ElementType::kInt32, tensor);
+  all.done = [end](const Status& status) {
+    EXPECT_TRUE(status.ok()) << status.to_string();
+    end->set_value(std::this_thread::get_id());
+  };
+  shard.submit(std::make_shared<SharedCollective>(all, 1), {0, tensor.size()});
+  return end->get_future();
+}
+
+std::unique_ptr<CallerTurn> turn_of(ShardThread& thread) {
+  std::unique_ptr<CallerTurn> turn = thread.begin_turn();  // Not before the thread sleeps where it can be replaced.
+  for (const Time end = monotonic_now() + kPatience; !turn && monotonic_now() < end; turn = thread.begin_turn()) {
+    std::this_thread::yield();
+  }
+  return turn;
+}
+
+TEST(ShardThread, ACallerDoesAllOfItsCallAndTheSideWorkToo) {
+  OwnAggregator aggregator;
+  const auto shard = shard_of_one(std::make_unique<OwnAggregator::Link>(aggregator));
+  ShardThread thread({shard}, Duration(0), {}, &aggregator);
+  for (int call = 0; call < 20; ++call) {
+    const std::unique_ptr<CallerTurn> turn = turn_of(thread);
+    ASSERT_NE(turn, nullptr);
+    EXPECT_TRUE(aggregator.is_taken);
+    std::vector<int32_t> tensor(1000, 3);
+    auto end = sum(*shard, tensor);
+    const auto over = [&end] { return end.wait_for(Duration(0)) == std::future_status::ready; };
+    while (!over()) turn->work_until(over);
+    EXPECT_EQ(end.get(), std::this_thread::get_id());
+  }
+  EXPECT_FALSE(aggregator.is_taken);
+  EXPECT_EQ(aggregator.worked, std::set<std::thread::id>{std::this_thread::get_id()});
+  EXPECT_EQ(aggregator.roused, 0);
+}
+
+TEST(ShardThread, WithoutATurnItHasTheSideWorkDone) {
+  OwnAggregator aggregator;
+  const auto shard = shard_of_one(std::make_unique<OwnAggregator::Link>(aggregator));
+  ShardThread thread({shard}, Duration(0), {}, &aggregator);
+  turn_of(thread).reset();
+  std::vector<int32_t> tensor(1000, 3);
+  auto end = sum(*shard, tensor);
+  ASSERT_EQ(end.wait_for(kPatience), std::future_status::ready);
+  EXPECT_NE(end.get(), std::this_thread::get_id());
+  const std::lock_guard<std::mutex> lock(aggregator.mutex);
+  EXPECT_TRUE(aggregator.worked.empty());
+  EXPECT_GT(aggregator.roused, 0);
+}
+
+// Its own thread is at it, and will not be long.
+TEST(ShardThread, ATurnGoesOnWithoutTheSideWork) {
+  OwnAggregator aggregator;
+  aggregator.is_free = false;
+  const auto shard = shard_of_one(std::make_unique<OwnAggregator::Link>(aggregator));
+  ShardThread thread({shard}, Duration(0), {}, &aggregator);
+  const std::unique_ptr<CallerTurn> turn = turn_of(thread);
+  ASSERT_NE(turn, nullptr);
+  std::vector<int32_t> tensor(1000, 3);
+  auto end = sum(*shard, tensor);
+  std::thread other([&aggregator, &end] {
+    while (end.wait_for(milliseconds(1)) != std::future_status::ready) aggregator.rouse();
+  });
+  const auto over = [&end] { return end.wait_for(Duration(0)) == std::future_status::ready; };
+  while (!over()) turn->work_until(over);
+  other.join();
+  EXPECT_EQ(end.get(), std::this_thread::get_id());
+  EXPECT_TRUE(aggregator.worked.empty());
+}
+
+TEST(ShardThread, NoCallerHasTheTurnWhereNothingTellsOfFrames) {
+  const auto notes = std::make_shared<WakeTransport::Notes>();
+  ShardThread thread({make_shard(notes)});
+  EXPECT_EQ(thread.begin_turn(), nullptr);
 }
 
 // ---- several shards ----

@@ -22,12 +22,14 @@ class OpenTask final : public Task {
 
 class TaskQueueTest : public ::testing::Test {
  protected:
-  Task* add(const std::string& title, Time deadline = kNever, ReduceOp op = ReduceOp::kSum) {
+  Task* add(const char* title, Time deadline = kNever, ReduceOp op = ReduceOp::kSum) {
     Collective c;
     c.title = title;
     c.op = op;
     c.deadline = deadline;
-    c.done = [this, title](const Status& status) { told_.push_back(title + (status.ok() ? "" : " failed")); };
+    c.done = [this, title](const Status& status) {
+      told_.push_back(title + std::string(status.ok() ? "" : " failed"));
+    };
     const uint64_t serial = queue_.next_serial();
     queue_.add(std::make_unique<OpenTask>(serial, c));
     return queue_.at(serial);

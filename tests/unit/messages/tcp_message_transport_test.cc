@@ -121,6 +121,19 @@ TEST_F(TcpMessengers, HearOfALeaveThroughTheirOwnConnection) {
   EXPECT_THAT(received.error(), HasSubstr("rank 0 left the session"));
 }
 
+TEST_F(TcpMessengers, AreBusyUntilARefusalHasBeenTold) {
+  begin(2);
+  kill(1);
+  send(0, 1, 1, 4);
+  bool is_busy = true;
+  step_until([&] {
+    const bool is_lost = transports[0]->state(1) == MessageTransport::State::kLost;
+    is_busy = is_busy && (is_lost || rank(0).is_busy());
+    return is_lost;
+  });
+  EXPECT_TRUE(is_busy) << "nothing would step it";
+}
+
 TEST_F(TcpMessengers, SayWhyARankGaveUp) {
   begin(2);
   End& received = receive(1, 0, 1, 4);
@@ -139,7 +152,7 @@ TEST_F(TcpMessengers, EndAMomentAfterAConnectionBroke) {
   for (int i = 0; i < 40; ++i) step(i % 2);
   kill(0);
   step_until([&] { return received.ends > 0; });
-  EXPECT_THAT(received.error(), HasSubstr("rank 0 gave up: its connection"));
+  EXPECT_THAT(received.error(), HasSubstr("rank 0 is not reached: its connection"));
 }
 
 }  // namespace

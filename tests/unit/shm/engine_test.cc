@@ -269,10 +269,10 @@ TEST(MemoryEngine, ACallerDoesTheWorkOfWhatItCalls) {
     auto end_of_other = group.submit(1, sum_of(tensors[1]));
     std::unique_ptr<CallerTurn> turn;
     for (const Time end = monotonic_now() + kLong; !turn && monotonic_now() < end; std::this_thread::yield()) {
-      turn = group.engine(0).begin_turn();  // once the thread has let go of the last one
+      turn = group.engine(0).begin_turn(0);  // once the thread has let go of the last one
     }
     ASSERT_NE(turn, nullptr);
-    EXPECT_EQ(group.engine(0).begin_turn(), nullptr);
+    EXPECT_EQ(group.engine(0).begin_turn(0), nullptr);
     std::thread::id where;
     Collective collective = sum_of(tensors[0]);
     collective.done = [&where](const Status&) { where = std::this_thread::get_id(); };

@@ -1,9 +1,11 @@
 #include "switchd/server.h"
 
 #include <gtest/gtest.h>
+#include <poll.h>
 
 #include <condition_variable>
 #include <mutex>
+#include <thread>
 
 #include "raw_worker.h"
 #include "transport/tcp_reach.h"
@@ -56,6 +58,45 @@ void exchange(const char* address, Carrier carrier = Carrier::kPackets) {
   server.value().reset();
   if (carrier == Carrier::kPackets) workers[0].send(contribution(session, 0, 2, 1, 1));
   EXPECT_TRUE(workers[0].receive(milliseconds(100)).empty()) << "a stopped server is silent";
+}
+
+// For a member on this host that waits for results.
+TEST(Server, AnotherThreadServesInItsPlace) {
+  for (const Carrier carrier : {Carrier::kPackets, Carrier::kTcp}) {
+    ServerOptions options;
+    options.listen = loopback("127.0.0.1:0");
+    auto server = SwitchServer::start(options);
+    ASSERT_TRUE(server.ok());
+    EXPECT_EQ(server.value()->side_work(Carrier::kRdma), nullptr);
+    SideWork* const work = server.value()->side_work(carrier);
+    ASSERT_NE(work, nullptr);
+    RawWorker worker(with_carrier(server.value()->local(), carrier));
+    uint8_t frame[wire::kMaxControlBytes];
+    wire::Open open;
+    open.client_key = 1;
+    open.workers = 2;
+    open.shards = 1;
+    const size_t size = wire::build_open(open, 1, frame);
+    const auto requests = [&server] { return server.value()->counters().control_requests.get(); };
+    for (uint64_t round = 0; round < 20; ++round) {
+      const Time end = monotonic_now() + seconds(60);
+      bool taken = work->take();
+      for (; !taken && monotonic_now() < end; taken = work->take()) std::this_thread::yield();
+      ASSERT_TRUE(taken) << "its thread lets the work go";
+      worker.send({frame, frame + size});
+      while (requests() == 3 * round) {
+        pollfd polled{work->readable(), POLLIN, 0};
+        ASSERT_EQ(::poll(&polled, 1, 60'000), 1);
+        ASSERT_EQ(requests(), 3 * round) << "its thread leaves the work alone";
+        work->step();
+      }
+      EXPECT_FALSE(worker.receive().empty());
+      work->give_back();
+      worker.ask(frame, size);  // Its thread looks for more by itself,
+      work->rouse();
+      worker.ask(frame, size);  // and at once if it is asked to.
+    }
+  }
 }
 
 TEST(Server, AHostHasItsShareFromWhereverItAsks) {
