@@ -24,8 +24,10 @@ void require_same_device(const c10::Device& a, const c10::Device& b, const char*
 #if SWITCHML_STAGES_DEVICES
 
 namespace {
-/// What an input is copied in, so that the first of it is on its way while the rest is copied.
+/// An input is copied in pieces, so that the first is on its way while the rest is copied: at least of so many bytes,
+/// and at most so many, since the caller enqueues them.
 constexpr int64_t kPieceBytes = int64_t{4} << 20;
+constexpr int64_t kMostPieces = 8;
 }  // namespace
 
 bool can_stage(const c10::Device& device) {
@@ -78,7 +80,7 @@ void DeviceCopies::copy_pieces(const at::Tensor& tensor, Input* input) {
   }
   const at::Tensor from = tensor.view({count});
   const at::Tensor to = input->host.view({count});
-  const int64_t step = kPieceBytes / size;
+  const int64_t step = std::max(kPieceBytes / size, (count + kMostPieces - 1) / kMostPieces);
   for (int64_t begin = 0; begin < count; begin += step) {
     const int64_t length = std::min(step, count - begin);
     copy(from.narrow(0, begin, length), to.narrow(0, begin, length));

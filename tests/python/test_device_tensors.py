@@ -1,6 +1,10 @@
 """Tensors of an accelerator, the tests' own: each collective gives what it does on the CPU, bit by bit, whatever the
 order in which streams run."""
 
+import os
+import subprocess
+import sys
+
 import mock_device
 import pytest
 import torch
@@ -260,6 +264,34 @@ def test_calls_of_hosts_and_devices_keep_one_order(ranks):
     assert all((a == b).all() for a, b in zip(first, second))
 
 
+def trained(device):
+    torch.manual_seed(1)
+    model = torch.nn.Sequential(
+        torch.nn.Linear(8, 16), torch.nn.BatchNorm1d(16), torch.nn.ReLU(), torch.nn.Linear(16, 1)
+    )
+    model = torch.nn.parallel.DistributedDataParallel(model.to(device), bucket_cap_mb=0.0005)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    inputs = numbers(8 * 32).view(32, 8).to(device)
+    losses = []
+    for _ in range(4):
+        optimizer.zero_grad()
+        loss = model(inputs).square().mean()
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    return losses
+
+
+def trained_on_both():
+    mock_device.load(3)
+    return trained("cpu"), trained("mock")
+
+
+def test_ddp_trains_as_on_the_cpu(ranks):
+    for on_cpu, on_device in ranks.run(trained_on_both):
+        assert on_cpu == on_device
+
+
 def pinned_by_the_host():
     dist.all_reduce(torch.ones(1000))
     return mock_device.pinned_bytes()
@@ -270,3 +302,31 @@ def test_a_group_of_hosts_pins_nothing():
         pool.run(join, pool.folder)
         assert pool.run(pinned_by_the_host) == [(0, 0)] * WORLD
         pool.run(dist.destroy_process_group)
+
+
+GROUP_OF_ONE = """
+import sys, types, torch
+torch.ops.load_library(sys.argv[1])
+torch.utils.rename_privateuse1_backend("mock")
+torch._register_device_module("mock", types.ModuleType("torch.mock"))
+import switchml
+import torch.distributed as dist
+before = dist.Backend.default_device_backend_map.get("mock")
+dist.init_process_group("switchml", store=dist.HashStore(), rank=0, world_size=1)
+torch.ops.mock_device.seed(3)
+tensor = torch.zeros(1000, device="mock").fill_(3)
+dist.all_reduce(tensor)
+output = torch.zeros(1000, device="mock")
+dist.all_gather_into_tensor(output, tensor)
+dist.barrier()
+print(before, set(output.cpu().tolist()))
+dist.destroy_process_group()
+"""
+
+
+def test_a_group_that_names_no_device_takes_the_accelerators():
+    """If that is registered first. It does not become the default backend of that device."""
+    command = [sys.executable, "-c", GROUP_OF_ONE, mock_device.library()]
+    environment = os.environ | {"TORCH_DEVICE_BACKEND_AUTOLOAD": "0"}
+    run = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120)
+    assert run.stdout == "None {3.0}\n", run.stderr
