@@ -73,19 +73,21 @@ uint64_t agreement_hash(const Collective& collective) {  // [WIT-12]
 
 Status complete_alone(const Collective& collective) {
   SWITCHML_ASSERT(collective.is_ready(collective.count));
-  const void* input = collective.input();
-  std::vector<OutputRange> ranges = {collective.output()};
-  if (const auto* scatter = std::get_if<Scatter>(&collective.kind)) input = scatter->inputs.front();
-  if (const Gather* gather = collective.gather()) ranges = gather->receive_ranges;
-  if (const auto* exchange = std::get_if<Exchange>(&collective.kind)) {
-    Result<ExchangePlan> plan = exchange->on_sizes_known(exchange->sizes);
-    if (!plan.ok()) return plan.status();
-    ranges = std::move(plan.value().receive_ranges);
-  }
+  const auto* scatter = std::get_if<Scatter>(&collective.kind);
+  const void* input = scatter != nullptr ? scatter->inputs.front() : collective.input();
   const size_t size = element_bytes(collective.type);
-  for (const OutputRange& range : ranges) {
+  const auto copy_to = [&](const OutputRange& range) {
     const void* from = static_cast<const uint8_t*>(input) + range.begin * size;
     if (range.end > range.begin && from != range.data) std::memmove(range.data, from, (range.end - range.begin) * size);
+  };
+  if (const auto* exchange = std::get_if<Exchange>(&collective.kind)) {
+    const Result<ExchangePlan> plan = exchange->on_sizes_known(exchange->sizes);
+    if (!plan.ok()) return plan.status();
+    for (const OutputRange& range : plan.value().receive_ranges) copy_to(range);
+  } else if (const Gather* gather = collective.gather()) {
+    for (const OutputRange& range : gather->receive_ranges) copy_to(range);
+  } else {
+    copy_to(collective.output());
   }
   collective.report_written(0, collective.count);
   return {};

@@ -181,7 +181,7 @@ bool TensorChunks::is_root(const Collective& collective) const {
 
 // What the caller has in its caches, unless the result of an earlier call may have changed it.
 const uint8_t* TensorChunks::own_input(const ChunkedCall& call, ElementRange chunk) const {
-  if (!call.keeps_input || call.from.at != 0) return nullptr;
+  if (!call.keeps_input || call.from.at != 0 || call.collective.input() == nullptr) return nullptr;
   return static_cast<const uint8_t*>(call.collective.input()) + chunk.begin * element_bytes(call.collective.type);
 }
 

@@ -39,7 +39,7 @@ TEST(SmallCall, TakesFewAllocations) {
     fewest = std::min(fewest, allocations - before);
   }
   EXPECT_GT(fewest, 0U);
-  EXPECT_LE(fewest, 4U) << "the call, its work, and lists of its tensors";
+  EXPECT_LE(fewest, 3U) << "the call, its work, and the list of its results";
 }
 
 }  // namespace
