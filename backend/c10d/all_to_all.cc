@@ -6,7 +6,6 @@
 #include <numeric>
 #include <utility>
 
-#include "base/thread.h"
 #include "c10d/call_text.h"
 #include "c10d/message_call.h"
 #include "c10d/process_group.h"
@@ -219,11 +218,7 @@ class PairwiseExchange : public std::enable_shared_from_this<PairwiseExchange> {
     message.to = ends_[static_cast<size_t>(peer)].to;
     message.done = [self = shared_from_this()](const Status& status, int) { self->ended(status); };
     ++unfinished_;
-    try {
-      sends ? messages_->send(std::move(message)) : messages_->receive(std::move(message));
-    } catch (const NoThread& none) {
-      ended(none.status());
-    }
+    sends ? messages_->send(std::move(message)) : messages_->receive(std::move(message));
   }
 
   void ended(const Status& status) {

@@ -4,7 +4,6 @@
 #include <optional>
 #include <utility>
 
-#include "base/thread.h"
 #include "c10d/staging.h"
 #include "c10d/work.h"
 
@@ -61,13 +60,7 @@ c10::intrusive_ptr<c10d::Work> MessageCall::start(Message message) {
   });
   message.done = [self = shared_from_this()](const Status& status, int source) { self->over(status, source); };
   sends_ ? message.from = view_->data() : message.to = view_->data();
-  tend([&] {
-    try {
-      sends_ ? messages_->send(std::move(message)) : messages_->receive(std::move(message));
-    } catch (const NoThread& none) {
-      over(none.status(), -1);
-    }
-  });
+  tend([&] { sends_ ? messages_->send(std::move(message)) : messages_->receive(std::move(message)); });
   return work;
 }
 
@@ -106,12 +99,8 @@ void MessageCall::complete() {
 
 std::shared_ptr<Messages> messages_of(const GroupCore& core, Call call) {
   if (const Status closed = core.closed(); !closed.ok()) throw_status(closed, core.context(call));
-  const std::shared_ptr<Session> session = core.session();
-  const std::shared_ptr<Messages> messages = session ? session->messages() : nullptr;
-  if (messages) return messages;
-  throw_status({Code::kUnavailable, core.group().size == 1 ? "a group of one has no other rank"
-                                                           : "this rank takes no connections of other ranks"},
-               core.context(call));
+  if (const std::shared_ptr<Session> session = core.session()) return session->messages();
+  throw_status({Code::kUnavailable, "a group of one has no other rank"}, core.context(call));
 }
 
 c10::intrusive_ptr<c10d::Work> start_message(const std::shared_ptr<GroupCore>& core, Call call, c10d::OpType type,

@@ -1,4 +1,4 @@
-// send and recv through memory that the ranks share (messages/messages.h).
+// send and recv, as messages (messages/messages.h).
 #pragma once
 
 #include <memory>
@@ -9,7 +9,7 @@
 
 namespace switchml {
 
-/// Throws where the group is closed, or has no other rank that could be reached.
+/// Throws where the group is closed, or has no other rank.
 std::shared_ptr<Messages> messages_of(const GroupCore& core, Call call);
 
 /// Sends the only one of `tensors` to rank `peer`, or receives it from that rank, as `call` says. The work of a send is

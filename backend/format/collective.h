@@ -21,7 +21,8 @@ namespace switchml {
 /// The name of a call, "all_reduce", of static lifetime. Its hash is ready before the call.
 class Title {
  public:
-  constexpr Title(const char* text) : text_(text), hash_(fnv1a(std::string_view(text))) {}
+  constexpr Title(const char* text)  // NOLINT(google-explicit-constructor)
+      : text_(text), hash_(fnv1a(std::string_view(text))) {}
   const char* text() const { return text_; }
   uint64_t hash() const { return hash_; }
 

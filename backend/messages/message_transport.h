@@ -29,6 +29,8 @@ struct MessageRecord {
   uint64_t id = 0;      // the message's number among those of its sender to this receiver
   uint64_t bytes = 0;   // the message's size; a piece's own
   uint64_t ticket = 0;  // the message's number in the order of all that come to the receiver
+
+  bool has_bytes_behind() const { return kind == kWhole || kind == kPiece; }
 };
 
 class MessageTransport {

@@ -43,17 +43,18 @@ void Messages::let_in(Lock& held) {
 
 // ---- what is asked of it ----
 
-void Messages::send(Message message) {
-  post([&] { messenger_.send(std::move(message)); });
-}
-void Messages::receive(Message message) {
-  post([&] { messenger_.receive(std::move(message)); });
-}
+void Messages::send(Message message) { post(std::move(message), &Messenger::send); }
+void Messages::receive(Message message) { post(std::move(message), &Messenger::receive); }
 
-void Messages::post(const std::function<void()>& give) {
+void Messages::post(Message message, void (Messenger::*give)(Message)) {
   Lock held = lock();
-  if (!stop_ && !thread_.joinable()) thread_ = make_thread("messages", [this] { run(); });
-  give();
+  try {
+    if (!stop_ && !thread_.joinable()) thread_ = make_thread("messages", [this] { run(); });
+  } catch (const NoThread& none) {
+    held.unlock();
+    return message.done(none.status(), -1);
+  }
+  (messenger_.*give)(std::move(message));
   bool more = true;
   for (int i = 0; more && i < kStepsOfPost; ++i) more = step(held);
   // A caller that has taken over may wait for what this one has done, or left.
@@ -167,11 +168,11 @@ void Messages::run() {
     const bool mine = !taken_ && messenger_.is_busy();
     if (mine) {
       transport_->awake();
-      if (step(held)) {
-        let_in(held);
-        continue;
-      }
-      if (taken_ || stop_) continue;
+      const bool more = step(held);
+      // A caller that took over meanwhile may have gone to sleep before it was told that its message is over.
+      if (taken_) transport_->notify();
+      if (more) let_in(held);
+      if (more || taken_ || stop_) continue;
     }
     const bool waits = mine && messenger_.is_busy();
     thread_until_ = waits ? messenger_.next_wakeup() : kNever;

@@ -27,7 +27,8 @@ class Messages {
   Messages(const Messages&) = delete;
   Messages& operator=(const Messages&) = delete;
 
-  /// Posts a message; `done` may run before this returns. Throws NoThread. Precondition: as of Messenger.
+  /// Posts a message; `done` may run before this returns, and does where the system gives no thread. Precondition: as
+  /// of Messenger.
   void send(Message message);
   void receive(Message message);
   /// The calling thread does the work, until `over` or `end`. False, at once: another one does.
@@ -48,7 +49,7 @@ class Messages {
   using Lock = std::unique_lock<std::mutex>;
   Lock lock();
   void let_in(Lock& held);
-  void post(const std::function<void()>& give);
+  void post(Message message, void (Messenger::*give)(Message));
   void run();
   bool step(Lock& held);
   void tell(Lock& held);

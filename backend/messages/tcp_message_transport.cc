@@ -33,9 +33,7 @@ constexpr Duration kGrace = seconds(3);
 constexpr Duration kLinger = seconds(2);
 constexpr Duration kFailedLinger = milliseconds(200);
 
-bool has_tail(uint32_t kind) {
-  return kind == MessageRecord::kWhole || kind == MessageRecord::kPiece || kind == kFarewell;
-}
+bool has_tail(const MessageRecord& record) { return record.has_bytes_behind() || record.kind == kFarewell; }
 
 Fd checked(int fd) {
   if (fd >= 0) return Fd(fd);
@@ -224,12 +222,10 @@ const MessageRecord* TcpMessageTransport::next(int source, const uint8_t** behin
       peer(source).taken_there = record_.id;
       pop(source);
     } else if (record_.kind == kFarewell) {
-      peer(source).farewell = record_.id == static_cast<uint64_t>(State::kLeft) ? State::kLeft : State::kGaveUp;
-      peer(source).reason.assign(reinterpret_cast<const char*>(*behind), static_cast<size_t>(record_.bytes));
+      hear_farewell(source, record_, reinterpret_cast<const char*>(*behind));
       forget(&in.fd);
       in.over = true;
       in.begin = in.end;
-      leaving_.set(static_cast<size_t>(source));
     } else {
       if (record_.kind != MessageRecord::kPiece) record_.ticket = ++tickets_;
       return &record_;
@@ -242,14 +238,14 @@ bool TcpMessageTransport::is_whole(int source) {
   Incoming& in = peer(source).in;
   if (in.end - in.begin < sizeof record_) return false;
   std::memcpy(&record_, in.room.get() + in.begin, sizeof record_);
-  if (has_tail(record_.kind) && record_.bytes > kMostBehind) {
+  if (has_tail(record_) && record_.bytes > kMostBehind) {
     in.begin = in.end;
     forget(&in.fd);
     in.over = true;
     broke(source, "it does not speak as a rank does");
     return false;
   }
-  in.size = sizeof record_ + (has_tail(record_.kind) ? static_cast<size_t>(record_.bytes) : 0);
+  in.size = sizeof record_ + (has_tail(record_) ? static_cast<size_t>(record_.bytes) : 0);
   return in.end - in.begin >= in.size;
 }
 
@@ -395,10 +391,7 @@ void TcpMessageTransport::heard(int to, uint32_t events) {
       return lose(to, "it does not speak as a rank does");
     }
     if (last.kind == kFarewell && out.farewell.size() >= sizeof last + last.bytes) {
-      Peer& leaver = peer(to);
-      leaver.farewell = last.id == static_cast<uint64_t>(State::kLeft) ? State::kLeft : State::kGaveUp;
-      leaver.reason = out.farewell.substr(sizeof last, kMaxReason);
-      leaving_.set(static_cast<size_t>(to));
+      hear_farewell(to, last, out.farewell.data() + sizeof last);
     }
     if (got == 0 || (got < 0 && !is_for_now(error))) {
       const std::string where = out.connected ? "its connection " : "no connection to it: ";
@@ -425,6 +418,13 @@ void TcpMessageTransport::go(State how, const std::string& reason) {
     send_both(each.in.fd.get(), last, text.data(), text.size());
     ::epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, each.in.fd.get(), nullptr);  // It is not read any more.
   }
+}
+
+void TcpMessageTransport::hear_farewell(int rank, const MessageRecord& last, const char* reason) {
+  Peer& leaver = peer(rank);
+  leaver.farewell = last.id == static_cast<uint64_t>(State::kLeft) ? State::kLeft : State::kGaveUp;
+  leaver.reason.assign(reason, static_cast<size_t>(last.bytes));
+  leaving_.set(static_cast<size_t>(rank));
 }
 
 // A farewell may have come first.

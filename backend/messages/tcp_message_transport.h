@@ -133,6 +133,7 @@ class TcpMessageTransport final : public MessageTransport {
 
   void rest(Time now);
   void end_rest();
+  void hear_farewell(int rank, const MessageRecord& last, const char* reason);
   void cannot_send(int to, int error);
   void lose(int to, const std::string& why);
   void broke(int rank, const std::string& why);
@@ -152,7 +153,7 @@ class TcpMessageTransport final : public MessageTransport {
   RankSet leaving_;  // they may have gone
   State gone_ = State::kHere;
   uint64_t tickets_ = 0;
-  MessageRecord record_;  // as next() tells it
+  MessageRecord record_;  // The one that next() has told of.
   std::atomic<Time> due_{kNever};
   std::atomic<Sleeper> sleeper_{Sleeper::kNobody};
   std::atomic<bool> thread_sees_{false};  // it sleeps, and the connections wake it

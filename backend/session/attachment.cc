@@ -109,8 +109,8 @@ Result<std::vector<Blob>> await_all(StoreExchange& exchange, const Membership& m
   if (membership.group().rank != 0) {
     const auto open = exchange.hear("open", 0, "say that all ranks have started", deadline);
     if (!open.ok()) return open.status();
-    std::vector<Blob> all;
-    for (int rank = 0; rank < membership.group().size; ++rank) all.push_back(open->inner(std::to_string(rank)));
+    std::vector<Blob> all(static_cast<size_t>(membership.group().size));
+    for (size_t rank = 0; rank < all.size(); ++rank) all[rank] = open->inner(std::to_string(rank));
     return all;
   }
   auto all = exchange.hear_all("started", OpeningTime(Duration(0), deadline).gather_end());
@@ -211,8 +211,9 @@ Attachment::~Attachment() {
 
 // What has been started until NoThread is thrown ends with this object.
 void Attachment::start(Agreed* agreed, EngineOptions options, const Config& config) {
-  if (watches_ && !in_memory() && membership_.group().size > 1) open_messages(config, options.spin);
-  if (messages_ != nullptr && !in_memory()) {
+  const bool opens_messages = watches_ && !in_memory() && membership_.group().size > 1;
+  if (opens_messages) {
+    open_messages(config, options.spin);
     options.on_failure = [messages = messages_, tell = options.on_failure](const Status& status) {
       tell(status);
       messages->fail(status);
@@ -220,7 +221,7 @@ void Attachment::start(Agreed* agreed, EngineOptions options, const Config& conf
   }
   engine_ = memory_ != nullptr ? memory_engine(&agreed->transports, options) : switch_engine(agreed, options, config);
   if (watches_) watch_ranks(std::move(agreed->watch_meeting), config.failure_timeout);
-  if (messages_ == nullptr || in_memory()) return;
+  if (!opens_messages) return;
   messages_->when_failed([this](const Status& status) {
     const std::string who = "rank " + std::to_string(membership_.group().rank);
     membership_.give_up(who + " gave up: " + status.message());

@@ -59,7 +59,7 @@ class Attachment {
   bool without_switch() const;
   const SwitchServer* embedded() const { return embedded_.get(); }
   std::shared_ptr<shm::Arena> arena() const { return arena_; }
-  /// Null: this rank can take none.
+  /// Null: it has no watch over the ranks, and another attachment of the session carries them.
   std::shared_ptr<Messages> messages() const { return messages_; }
 
   /// Session::await_others.

@@ -52,7 +52,7 @@ class Session {
   /// Memory for tensors that all ranks, or this rank's card, reach in place (shm/arena.h); null: there is none. It
   /// outlives the session where it is held.
   std::shared_ptr<shm::Arena> arena() const { return exact_ ? nullptr : first_->arena(); }
-  /// What carries messages between the ranks; null: this rank cannot take any. They end with the engine.
+  /// What carries messages between the ranks. They end with the engine.
   std::shared_ptr<Messages> messages() const {
     const std::shared_ptr<Messages> in_memory = exact_or_first().messages();
     return in_memory ? in_memory : first_->messages();

@@ -98,8 +98,7 @@ const MessageRecord* Ring::next(const uint8_t** behind) {
 
 bool Ring::pop() {
   const auto* record = reinterpret_cast<const MessageRecord*>(data_ + mine_ % capacity_);
-  const bool whole = record->kind == MessageRecord::kWhole || record->kind == MessageRecord::kPiece;
-  mine_ += kUnit + (whole ? in_units(static_cast<size_t>(record->bytes)) : 0);
+  mine_ += kUnit + (record->has_bytes_behind() ? in_units(static_cast<size_t>(record->bytes)) : 0);
   header_->read.store(mine_, std::memory_order_seq_cst);
   uint64_t wanted = header_->wanted.load(std::memory_order_seq_cst);
   return wanted != 0 && mine_ >= wanted - 1 && header_->wanted.compare_exchange_strong(wanted, 0);

@@ -6,6 +6,7 @@
 #include <cfenv>
 #include <condition_variable>
 #include <thread>
+#include <utility>
 
 #include "base/limits.h"
 #include "base/log.h"
@@ -128,9 +129,9 @@ class SwitchServer::Worker final : public SideWork {
     const std::lock_guard<std::mutex> lock(mutex_);
     if (!is_wanted_.exchange(true)) transport->wake();
     wanted_at_ = monotonic_now();
-    taken_ = is_free_;
-    is_free_ = false;
-    return taken_;
+    const bool was_free = std::exchange(is_free_, false);
+    taken_ = taken_ || was_free;
+    return was_free;
   }
   bool step() override { return server.serve(*this); }
   int readable() const override { return transport->readable(); }

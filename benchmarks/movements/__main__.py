@@ -89,7 +89,7 @@ def run(ranks, arguments):
     with places.network(ranks, arguments.rate, 1500) if arguments.rate else places.one_host(ranks) as place:
         named = {"SWITCHML_SWITCH": ""} if arguments.no_switch else {}
         job = star.Job(place, program=HERE / "worker.py", OMP_NUM_THREADS="1", **named)
-        opened = job.run(places.PATIENCE, "open")[0]
+        opened = job.run(places.PATIENCE, "open", arguments.network)[0]
         rows = [
             {
                 "collective": name,

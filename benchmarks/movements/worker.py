@@ -97,13 +97,13 @@ class Movement:
 
 
 class Bench:
-    def open(self):
+    def open(self, network):
         self.groups = {name: member.new_group(name) for name in ("switchml", "gloo")}
         import switchml
 
         for group in self.groups.values():
             dist.barrier(group=group)
-        self.pace = member.Pace()
+        self.pace = member.Pace(network)
         return {
             "torch": torch.__version__,
             "transport": switchml.stats(self.groups["switchml"])["session"]["transport"],

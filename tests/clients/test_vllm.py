@@ -1,4 +1,4 @@
-"""vLLM over this backend, with the real package and a tiny model of random weights: `make test-clients`."""
+"""How vLLM gets this backend, with the real package: `make test-clients`. test_generation.py has what it then does."""
 
 import importlib.util
 import json
@@ -12,17 +12,6 @@ import pytest
 PATIENCE = 1200
 
 pytestmark = pytest.mark.skipif(not importlib.util.find_spec("vllm"), reason="vLLM is not installed: make test-clients")
-
-
-def test_two_ranks_of_one_host_generate_what_they_do_over_vllms_own_memory():
-    results = clients.run("vllm", 1)
-    assert set(results) == {"switchml", "gloo", "vllm"}
-    clients.check(results, "calls_memory")
-
-
-@clients.NEEDS_HOSTS
-def test_two_hosts():
-    clients.check(clients.run("vllm", 2), "calls_switch")
 
 
 def test_vllm_starts_its_own_ranks(tmp_path):

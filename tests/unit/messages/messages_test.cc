@@ -158,6 +158,30 @@ TEST_P(MessagesOverEach, OneCallerWorksForAll) {
   caller.join();
 }
 
+// The thread has ended a message and has not told of it yet; the caller that waits for it goes to sleep.
+TEST_P(MessagesOverEach, WakeACallerThatSleptBeforeItWasTold) {
+  MailThreads host(2, over_tcp());
+  std::promise<void> telling;
+  std::atomic<int> questions{0};
+  std::atomic<bool> over{false};
+  Awaited received(4);
+  Message message = received.message(1, 0);
+  message.done = [&](const Status&, int) {
+    telling.set_value();
+    int before = -1;  // A caller that sleeps asks no more.
+    while (std::exchange(before, questions.load()) != questions || before == 0) {
+      std::this_thread::sleep_for(milliseconds(20));
+    }
+    over = true;
+  };
+  host[0].receive(std::move(message));
+  host.send(1, 0, 0, 4);
+  telling.get_future().wait();
+  const Time end = monotonic_now() + kLong;
+  EXPECT_TRUE(host[0].work_until([&] { return ++questions, over.load(); }, end));
+  EXPECT_LT(monotonic_now(), end);
+}
+
 TEST_P(MessagesOverEach, LeaveTheRestToTheThread) {
   MailThreads host(2, over_tcp());
   Awaited& received = host.receive(0, 1, 0, kManyPieces);
