@@ -151,6 +151,9 @@ std::vector<Option> table(Config* c) {
        value::or_auto(&c->arena_mib, std::optional<size_t>(), value::whole(0, kMaxArenaMib, &c->arena_mib, " (MiB)")),
        "tensors that each rank may allocate for all ranks of its host to see; auto: half of the machine's memory, "
        "over its ranks"},
+      {"pinned_memory", value::whole(0, kMaxPinnedMib, &c->pinned_mib, " (MiB)"),
+       "memory of the host that a group pins on a rank, at most, for tensors of an accelerator; what is beyond it is "
+       "copied by way of other memory"},
       {"shards", value::whole(1, kMaxShards, &c->shards),
        "engine threads per rank that sends, each with a socket and its part of the slots"},
       {"affinity", affinity(&c->affinity),

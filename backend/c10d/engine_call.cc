@@ -37,12 +37,12 @@ class EngineCall::Pending : public std::enable_shared_from_this<EngineCall::Pend
 
   /// `waits`: this thread does what it can of it.
   void launch(bool waits) {
-    const bool holds = more != nullptr;
+    const bool holds = more != nullptr || feeds_first();
     if (holds || core->order().is_held()) {
       call->leave_thread();
-      if (!core->order().pass([self = shared_from_this()] { self->start(false); }, holds)) return;
+      if (!core->order().pass([self = shared_from_this()] { self->begin(false); }, holds)) return;
     }
-    start(waits);
+    begin(waits);
   }
 
   std::shared_ptr<GroupCore> core;
@@ -55,28 +55,33 @@ class EngineCall::Pending : public std::enable_shared_from_this<EngineCall::Pend
   std::string detail;                    // Follows operation, type and count in messages.
   std::string what;                      // Replaces operation, type and count in messages.
   std::shared_ptr<DeviceCopies> copies;  // Null unless tensors of an accelerator are staged.
+  bool inputs_first = false;             // It is issued when all of them are there.
   bool refused = false;                  // By Exchange::on_sizes_known, which knows what all have called.
   std::function<void(const std::shared_ptr<Pending>&)> more;  // EngineCall::then()
 
  private:
+  bool feeds_first() const { return copies && (inputs_first || core->group().size == 1); }
+
+  void begin(bool waits) {
+    if (!feeds_first()) return start(waits);
+    core->stager().post([self = shared_from_this()] {
+      self->status = self->core->feed(*self->copies, nullptr);
+      self->status.ok() ? self->start(false) : self->complete();
+      self->core->order().release();
+    });
+  }
+
   void start(bool waits) {
     const std::shared_ptr<Session> session = core->session();
-    if (!session && copies && !std::exchange(staged, true)) {
-      call->leave_thread();
-      core->stager().post([self = shared_from_this()] {
-        self->copies->await_inputs();
-        self->start(false);
-      });
-      return;
-    }
     self_ = shared_from_this();
     unfinished.store(parts.size() + 1);
     if (session) {
-      if (copies) {
-        for (Collective& part : parts) copies->gate(&part);
-      }
+      if (copies) gate();
       fly(session->engine(), waits && !copies);
-      if (copies) feed(session);
+      if (copies && !feeds_first()) {
+        core->stager().post(
+            [core = core, copies = copies, session] { static_cast<void>(core->feed(*copies, session)); });
+      }
     } else {
       const Status closed = core->closed();
       for (const Collective& part : parts) ended(closed.ok() ? complete_alone(part) : closed);
@@ -107,10 +112,11 @@ class EngineCall::Pending : public std::enable_shared_from_this<EngineCall::Pend
     turn->work_until([this] { return unfinished.load() == 1; });
   }
 
-  /// The engine has the call, and waits for its inputs.
-  void feed(const std::shared_ptr<Session>& session) {
-    core->stager().post(
-        [self = shared_from_this(), session] { self->copies->feed([&] { session->engine().wake(); }); });
+  void gate() {
+    const auto written = [weak = std::weak_ptr<DeviceCopies>(copies), core = core.get()] {
+      if (const auto copies_ = weak.lock()) core->stager().post([copies_] { copies_->copy_out_early(); }, 1);
+    };
+    for (Collective& part : parts) copies->gate(&part, written);
   }
 
   size_t bytes() const {
@@ -138,10 +144,12 @@ class EngineCall::Pending : public std::enable_shared_from_this<EngineCall::Pend
     call->complete([this] {
       Results delivered;
       std::swap(delivered, results);
+      if (!status.ok() && copies) copies->drop_results();
       if (!status.ok()) throw_failure();
       for (const Outstanding::WeakWork& weak : before) wait_for(weak);
       delivered.write();
     });
+    DeviceCopies::retire(copies, core->stager());
   }
 
   void go_on() {
@@ -215,8 +223,7 @@ class EngineCall::Pending : public std::enable_shared_from_this<EngineCall::Pend
 
   std::shared_ptr<Pending> self_;  // While parts are unfinished.
   std::mutex mutex;
-  bool staged = false;  // All inputs are there, which no engine waits for.
-  Status status;        // the first error
+  Status status;  // the first error
   std::atomic<size_t> unfinished{0};
 };
 
@@ -239,7 +246,7 @@ at::Tensor EngineCall::prepared(const at::Tensor& tensor) {
 std::shared_ptr<DeviceCopies> EngineCall::copies_of(const at::Tensor& tensor) {
   if (tensor.is_cpu()) return nullptr;
   std::shared_ptr<DeviceCopies>& copies = flight_->copies;
-  if (!copies) copies = std::make_shared<DeviceCopies>(tensor.device(), to_string(call_));
+  if (!copies) copies = std::make_shared<DeviceCopies>(tensor.device(), to_string(call_), flight_->core->pinned());
   require_same_device(copies->device(), tensor.device(), to_string(call_));
   return copies;
 }
@@ -338,7 +345,7 @@ void EngineCall::slice(const at::Tensor& input, const at::Tensor& output, size_t
 /// Memory for a result, from which it reaches `output` in the end.
 at::Tensor EngineCall::target(const at::Tensor& output, bool apart) {
   if (!apart || !output.is_cpu()) {
-    flight_->results.outputs.emplace_back(output, HostView::Use::kWrite, false, copies_of(output));
+    flight_->results.outputs.emplace_back(output, HostView::Use::kWrite, apart, copies_of(output));
     return flight_->results.outputs.back().host();
   }
   const at::AutoDispatchBelowADInplaceOrView guard;
@@ -366,6 +373,28 @@ const void* EngineCall::given(const at::Tensor& input, bool apart) {
   inputs_.push_back(input);
   flight_->results.kept.push_back(HostView(input, HostView::Use::kRead, apart, copies_of(input)).host());
   return flight_->results.kept.back().data_ptr();
+}
+
+at::Tensor EngineCall::packed(const std::vector<at::Tensor>& tensors) {
+  int64_t bytes = 0;
+  for (const at::Tensor& tensor : tensors) bytes += static_cast<int64_t>(tensor.nbytes());
+  const std::shared_ptr<DeviceCopies> copies = copies_of(tensors.front());
+  flight_->inputs_first = true;
+  at::Tensor all = copies ? copies->memory({bytes}, at::kByte) : at::empty({bytes}, at::kByte);
+  int64_t begin = 0;
+  for (const at::Tensor& tensor : tensors) {
+    const int64_t end = begin + static_cast<int64_t>(tensor.nbytes());
+    if (copies) {
+      require_same_device(copies->device(), tensor.device(), to_string(call_));
+      const at::Tensor plain = HostView::is_plain(tensor) ? tensor : tensor.resolve_conj().resolve_neg().contiguous();
+      copies->read(plain.view({plain.numel()}).view(at::kByte), all.slice(0, begin, end));
+    } else if (tensor.numel() > 0) {
+      const HostView piece(tensor, HostView::Use::kRead);
+      std::memcpy(static_cast<char*>(all.data_ptr()) + begin, piece.data(), tensor.nbytes());
+    }
+    begin = end;
+  }
+  return all;
 }
 
 void* EngineCall::memory_of(const at::Tensor& output) {
@@ -397,7 +426,7 @@ void EngineCall::scatter(const std::vector<at::Tensor>& pieces, const at::Tensor
   part.root = root;
   if (root == flight_->core->group().rank) {
     for (const at::Tensor& piece : pieces) part.inputs.push_back(given(piece, false));
-    if (flight_->copies) flight_->copies->await_inputs();  // No engine waits for several.
+    flight_->inputs_first = true;
   }
   part.output = memory_of(output);
   flight_->parts.push_back(moved(std::move(part), output.nbytes()));
@@ -498,6 +527,7 @@ c10::intrusive_ptr<c10d::Work> EngineCall::issue_lists(at::ArrayRef<std::vector<
                         time_until(deadline_));
   c10::intrusive_ptr<SwitchWork> work = flight_->call->work();
   work->record().started();
+  if (flight_->copies) flight_->copies->follow_caller();
   tag_parts();
   std::exchange(flight_, nullptr)->launch(waits_);
   return work;

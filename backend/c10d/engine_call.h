@@ -54,6 +54,8 @@ class EngineCall {
   /// Each rank gets parts of the `input` of all: format/collective.h, Exchange.
   using OnSizesKnown = decltype(Exchange::on_sizes_known);
   void exchange(const at::Tensor& input, std::vector<uint64_t> sizes, OnSizesKnown on_sizes_known);
+  /// A tensor of bytes with all that the tensors have, one after the other.
+  at::Tensor packed(const std::vector<at::Tensor>& tensors);
   /// Memory for a result, from which it reaches `output` in the end.
   void* memory_of(const at::Tensor& output);
   std::vector<void*> memory_of(const std::vector<at::Tensor>& outputs);

@@ -159,9 +159,9 @@ ProcessGroupSwitchML::ProcessGroupSwitchML(Settings settings)
 }
 
 void ProcessGroupSwitchML::join_ranks(milliseconds timeout) {
-  core_ =
-      std::make_shared<GroupCore>(GroupInfo{settings_.rank, settings_.size, settings_.name, host_of(settings_.store)},
-                                  settings_.global_ranks, settings_.world);
+  core_ = std::make_shared<GroupCore>(
+      GroupInfo{settings_.rank, settings_.size, settings_.name, host_of(settings_.store)}, settings_.global_ranks,
+      settings_.world, static_cast<size_t>(settings_.config.pinned_mib) << 20);
   monitored_barrier_.reset();
   if (settings_.awaits_ranks) {
     core_->close(Status(Code::kUnavailable, "the group has no ranks before its first reconfigure()"));
@@ -373,6 +373,8 @@ Statistics ProcessGroupSwitchML::statistics() const {
   result.worker.emplace("without_switch", 0);
   WorkerCounters{}.for_each([&](const CounterInfo& info, uint64_t value) { result.worker.emplace(info.name, value); });
   result.kernels = switchml::kernels().name;
+  result.pinned_bytes = core_->pinned()->used();
+  result.pinned_limit_bytes = core_->pinned()->limit();
   return result;
 }
 

@@ -47,11 +47,11 @@ void require_host(const std::vector<at::Tensor>& tensors, const char* call) {
 HostView::HostView(const at::Tensor& tensor, Use use, bool apart, std::shared_ptr<DeviceCopies> copies)
     : tensor_(tensor) {
   if (!tensor.is_cpu()) {
-    waits_ = copies == nullptr;
-    copies_ = waits_ ? std::make_shared<DeviceCopies>(tensor.device(), "message") : std::move(copies);
+    copies_ = std::move(copies);
     copy_out_ = use != Use::kRead;
-    host_ = copies_->copy_in(tensor, use != Use::kWrite);
-    if (waits_) copies_->await_inputs();
+    host_ = copies_->memory(tensor.sizes(), tensor.scalar_type());
+    if (use != Use::kWrite) copies_->read(tensor, host_);
+    if (copy_out_ && !apart) copies_->write_early(host_, tensor);
     return;
   }
   if (!apart && is_plain(tensor)) {
@@ -66,11 +66,7 @@ HostView::HostView(const at::Tensor& tensor, Use use, bool apart, std::shared_pt
 
 void HostView::write_back() {
   if (!copy_out_) return;
-  if (copies_) {
-    copies_->copy_out(host_, tensor_);
-    if (waits_) copies_->synchronize();
-    return;
-  }
+  if (copies_) return copies_->copy_out(host_, tensor_);
   const at::AutoDispatchBelowADInplaceOrView guard;
   tensor_.copy_(host_);
 }

@@ -39,8 +39,8 @@ class HostView {
   static bool is_plain(const at::Tensor& tensor) {
     return tensor.is_contiguous() && !tensor.is_neg() && !tensor.is_conj();
   }
-  /// `apart`: a copy in any case. `copies`: those of a call, which an accelerator's tensor is copied with, both ways
-  /// behind the caller's back; without them the constructor and write_back() wait for that.
+  /// `apart`: a copy in any case, which reaches the tensor in write_back() alone. `copies`: those of a call, which copy
+  /// an accelerator's tensor, both ways behind the caller's back; null for a tensor of the host.
   HostView(const at::Tensor& tensor, Use use, bool apart = false, std::shared_ptr<DeviceCopies> copies = nullptr);
 
   void* data() const { return host_.data_ptr(); }
@@ -57,7 +57,6 @@ class HostView {
   at::Tensor tensor_;
   at::Tensor host_;
   bool copy_out_ = false;
-  bool waits_ = false;
   std::shared_ptr<DeviceCopies> copies_;  // Null for a tensor of the host.
 };
 

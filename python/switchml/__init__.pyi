@@ -31,6 +31,7 @@ class Options:
         payload: int | str = ...,
         slots: int | str = ...,
         arena: int | str = ...,
+        pinned_memory: int | str = ...,
         shards: int | str = ...,
         affinity: str = ...,
         kernels: str = ...,

@@ -3,6 +3,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstring>
 #include <stdexcept>
 #include <thread>
@@ -68,6 +69,16 @@ void Machine::seed(uint64_t seed) {
   random_.seed(seed);
 }
 
+void Machine::set_copy_rate(double bytes_per_second) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  copy_rate_ = bytes_per_second;
+}
+
+std::chrono::microseconds Machine::copy_time(size_t bytes) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return std::chrono::microseconds(copy_rate_ > 0 ? static_cast<int64_t>(1e6 * bytes / copy_rate_) : 0);
+}
+
 // ---- memory ----
 
 char* Machine::reached(const void* data) {
@@ -110,8 +121,9 @@ void* Machine::allocate_pinned(size_t bytes) {
   const std::lock_guard<std::mutex> lock(mutex_);
   void* data = take(rounded(bytes), true, -1);
   blocks_[static_cast<char*>(data)] = {rounded(bytes), true, {}};
-  pinned_now_ += bytes;
-  pinned_ever_ += bytes;
+  pinned_now_ += rounded(bytes);
+  pinned_ever_ += rounded(bytes);
+  pinned_most_ = std::max(pinned_most_, pinned_now_);
   return data;
 }
 
@@ -128,11 +140,11 @@ void Machine::free(void* data) {
   }
   auto* at = static_cast<char*>(data);
   const int device = block.pinned ? -1 : static_cast<int>((at - memory().forbidden) / kBytesPerDevice);
-  const auto bury = [this, at, block, device] {
-    std::memset(reached(at), 0xff, block.bytes);
+  if (block.pinned) pinned_now_ -= block.bytes;
+  const auto bury = [this, at, block, device, fills = seed_ != 0] {
+    if (fills) std::memset(reached(at), 0xff, block.bytes);
     const std::lock_guard<std::mutex> held(mutex_);
     idle_[{device, block.bytes}].push_back(at);
-    if (block.pinned) pinned_now_ -= block.bytes;
   };
   add(kJanitor, {bury, nullptr, nullptr});
 }
@@ -156,9 +168,9 @@ bool Machine::is_pinned(const void* data) {
   return block != nullptr && block->pinned;
 }
 
-std::pair<size_t, size_t> Machine::pinned_bytes() {
+Machine::Pinned Machine::pinned_bytes() {
   const std::lock_guard<std::mutex> lock(mutex_);
-  return {pinned_now_, pinned_ever_};
+  return {pinned_now_, pinned_ever_, pinned_most_};
 }
 
 // ---- streams and events ----
@@ -179,9 +191,9 @@ void Machine::add(StreamKey stream, Item item) {
   changed_.notify_all();
 }
 
-void Machine::enqueue(StreamKey stream, std::function<void()> task) {
+void Machine::enqueue(StreamKey stream, std::function<void()> task, std::chrono::microseconds least) {
   const std::lock_guard<std::mutex> lock(mutex_);
-  add(stream, {std::move(task), nullptr, nullptr, delay_of(stream)});
+  add(stream, {std::move(task), nullptr, nullptr, std::max(least, delay_of(stream))});
 }
 
 MarkPtr Machine::record(StreamKey stream) {

@@ -35,8 +35,12 @@ class Machine {
  public:
   static Machine& of_process();
 
-  /// Which streams are slow from now on, and by how much each task; 0: none.
+  /// Which streams are slow from now on, and by how much each task; 0: none, and freed memory keeps what it has.
   void seed(uint64_t seed);
+  /// From now on each copy takes its stream as long as so many bytes a second take, without work for the host's
+  /// processors, as those of a device do; 0: as long as it takes.
+  void set_copy_rate(double bytes_per_second);
+  std::chrono::microseconds copy_time(size_t bytes);
 
   // ---- memory ----
 
@@ -52,12 +56,17 @@ class Machine {
   static char* reached(const void* data);
   static bool is_of_device(const void* data);
   bool is_pinned(const void* data);
-  /// How much is in use, and how much was ever given out.
-  std::pair<size_t, size_t> pinned_bytes();
+  /// In use now, ever given out, and in use at most.
+  struct Pinned {
+    size_t now;
+    size_t ever;
+    size_t most;
+  };
+  Pinned pinned_bytes();
 
   // ---- streams and events ----
 
-  void enqueue(StreamKey stream, std::function<void()> task);
+  void enqueue(StreamKey stream, std::function<void()> task, std::chrono::microseconds least = {});
   MarkPtr record(StreamKey stream);
   void block(StreamKey stream, const MarkPtr& mark);
   bool is_idle(StreamKey stream);
@@ -98,7 +107,9 @@ class Machine {
   char* next_[kDevices];
   size_t pinned_now_ = 0;
   size_t pinned_ever_ = 0;
+  size_t pinned_most_ = 0;
   uint64_t seed_ = 0;
+  double copy_rate_ = 0;
   std::mt19937_64 random_;
 };
 

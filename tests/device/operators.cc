@@ -29,16 +29,19 @@ at::Tensor seen(const at::Tensor& tensor) {
 }
 
 /// Runs on the current stream of the device.
-void launch(c10::Device device, std::function<void()> kernel) {
-  machine().enqueue(key(stream_of(device)), [kernel = std::move(kernel)] {
-    const at::AutoDispatchBelowADInplaceOrView below_autograd;
-    try {
-      kernel();
-    } catch (const std::exception& error) {
-      std::cerr << "mock device: a kernel threw: " << error.what() << std::endl;
-      std::terminate();
-    }
-  });
+void launch(c10::Device device, std::function<void()> kernel, std::chrono::microseconds least = {}) {
+  machine().enqueue(
+      key(stream_of(device)),
+      [kernel = std::move(kernel)] {
+        const at::AutoDispatchBelowADInplaceOrView below_autograd;
+        try {
+          kernel();
+        } catch (const std::exception& error) {
+          std::cerr << "mock device: a kernel threw: " << error.what() << std::endl;
+          std::terminate();
+        }
+      },
+      least);
 }
 
 at::Tensor copy_from(const at::Tensor& from, const at::Tensor& to, bool non_blocking) {
@@ -55,7 +58,8 @@ at::Tensor copy_from(const at::Tensor& from, const at::Tensor& to, bool non_bloc
       waits = true;
     }
   }
-  launch(device, [source, target] { target.copy_(source); });
+  launch(
+      device, [source, target] { target.copy_(source); }, machine().copy_time(from.nbytes()));
   if (waits) machine().synchronize(key(stream_of(device)));
   return to;
 }

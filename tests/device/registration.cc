@@ -6,6 +6,7 @@
 #include <torch/library.h>
 
 #include <atomic>
+#include <vector>
 
 #include "device.h"
 
@@ -158,6 +159,10 @@ c10::Stream stream_of(c10::Device device) { return Guard().getStream(device); }
 
 TORCH_LIBRARY(mock_device, m) {
   m.def("seed", [](int64_t seed) { mock_device::machine().seed(static_cast<uint64_t>(seed)); });
-  m.def("pinned_bytes_now", [] { return static_cast<int64_t>(mock_device::machine().pinned_bytes().first); });
-  m.def("pinned_bytes_ever", [] { return static_cast<int64_t>(mock_device::machine().pinned_bytes().second); });
+  m.def("copy_rate", [](double rate) { mock_device::machine().set_copy_rate(rate); });
+  m.def("pinned_bytes", [] {
+    const mock_device::Machine::Pinned pinned = mock_device::machine().pinned_bytes();
+    return std::vector<int64_t>{static_cast<int64_t>(pinned.now), static_cast<int64_t>(pinned.ever),
+                                static_cast<int64_t>(pinned.most)};
+  });
 }

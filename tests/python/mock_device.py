@@ -42,5 +42,5 @@ def load(seed=0):
 
 
 def pinned_bytes():
-    """Of the host's memory that the device reaches: in use, and ever taken."""
-    return torch.ops.mock_device.pinned_bytes_now(), torch.ops.mock_device.pinned_bytes_ever()
+    """Of the host's memory that the device reaches: in use, ever taken, and in use at most."""
+    return tuple(torch.ops.mock_device.pinned_bytes())

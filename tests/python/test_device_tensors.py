@@ -154,6 +154,19 @@ def send_and_receive(device, count):
     return [received]
 
 
+def messages_by_turns(device, count):
+    """Those of one tag arrive in the order in which they were sent, from whatever memory."""
+    other = 1 - dist.get_rank()
+    places = [device if i % 2 == 0 else "cpu" for i in range(6)]
+    received = [late(torch.zeros(count), place) for place in places]
+    works = [dist.irecv(tensor, other) for tensor in received]
+    sent = [late(numbers(count, salt=i), place) for i, place in enumerate(places)]
+    works += [dist.isend(tensor, other) for tensor in sent]
+    for work in works:
+        work.wait()
+    return received
+
+
 def inputs_that_die(device, count):
     """Only the work is kept."""
     output = late(torch.zeros(WORLD * count), device)
@@ -194,6 +207,7 @@ CALLS = (
     all_to_all_single,
     all_to_all,
     send_and_receive,
+    messages_by_turns,
     inputs_that_die,
     results_that_die,
     callbacks_of_futures,
@@ -227,8 +241,31 @@ def test_types_and_operations(ranks, dtype, op):
     assert ranks.run(differences, all_reduce, (777,), (1, 2), (dtype, op)) == [[], []]
 
 
-def test_long_tensors_come_in_pieces(ranks):
-    assert ranks.run(differences, all_reduce, (3 << 20,), (1, 2)) == [[], []]
+def reduce_scatter_within(device, count):
+    """The result lies across what the ranks' parts of the input are made of."""
+    memory = late(numbers(WORLD * count), device)
+    output = memory[count // 2 : count // 2 + count]
+    dist.reduce_scatter_tensor(output, memory)
+    return [output]
+
+
+LONG_CALLS = (
+    all_reduce,
+    several_at_once,
+    broadcast,
+    all_gather_into_tensor,
+    reduce_scatter_tensor,
+    reduce_scatter_within,
+    scatter,
+    all_to_all,
+    send_and_receive,
+    inputs_that_die,
+)
+
+
+@pytest.mark.parametrize("call", LONG_CALLS)
+def test_long_tensors_come_in_pieces(ranks, call):
+    assert ranks.run(differences, call, ((1 << 20) + 3,), (1, 2)) == [[], []]
 
 
 def mixed():
@@ -300,7 +337,7 @@ def pinned_by_the_host():
 def test_a_group_of_hosts_pins_nothing():
     with fresh_pool(WORLD, join_group=False, with_gloo=False) as pool:
         pool.run(join, pool.folder)
-        assert pool.run(pinned_by_the_host) == [(0, 0)] * WORLD
+        assert pool.run(pinned_by_the_host) == [(0, 0, 0)] * WORLD
         pool.run(dist.destroy_process_group)
 
 
