@@ -174,12 +174,17 @@ void DeviceCopies::feed(const std::function<void()>& risen) {
   landing.await_all();
 }
 
+/// Tensor::is_pinned() asks a device that may think itself not used yet.
+bool DeviceCopies::is_pinned(const at::Tensor& host) const {
+  return std::any_of(hosts_.begin(), hosts_.end(), [&](const at::Tensor& pinned) { return pinned.is_alias_of(host); });
+}
+
 void DeviceCopies::copy(const at::Tensor& from, const at::Tensor& to, const c10::Stream& stream) const {
   const at::AutoDispatchBelowADInplaceOrView below_autograd;
   const c10::StreamGuard current(stream);
   const at::Tensor& host = from.is_cpu() ? from : to;
   guard_.recordDataPtrOnStream((from.is_cpu() ? to : from).storage().data_ptr(), stream);
-  to.copy_(from, host.is_pinned());
+  to.copy_(from, is_pinned(host));
 }
 
 // ---- what is copied out ----

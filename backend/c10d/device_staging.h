@@ -117,6 +117,7 @@ class DeviceCopies {
   };
   class Landing;
   bool shares_memory(const Output& output) const;
+  bool is_pinned(const at::Tensor& host) const;
   void copy(const at::Tensor& from, const at::Tensor& to, const c10::Stream& stream) const;
   void copy_until(Output* output, int64_t end);
 

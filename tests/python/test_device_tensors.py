@@ -4,12 +4,15 @@ order in which streams run."""
 import os
 import subprocess
 import sys
+import time
 
 import mock_device
 import pytest
 import torch
 import torch.distributed as dist
 from harness import caught, fresh_pool, seconds, this_rank
+
+import switchml
 
 pytestmark = pytest.mark.skipif(
     not mock_device.IS_FOR_THIS_TORCH, reason="the device is built for PyTorch 2.13 and later"
@@ -338,6 +341,34 @@ def test_a_group_of_hosts_pins_nothing():
     with fresh_pool(WORLD, join_group=False, with_gloo=False) as pool:
         pool.run(join, pool.folder)
         assert pool.run(pinned_by_the_host) == [(0, 0, 0)] * WORLD
+        pool.run(dist.destroy_process_group)
+
+
+MIB = 1 << 20
+BOUND = 16 * MIB
+
+
+def bounded(case):
+    call, count = case
+    found = differences(call, (count,), (1, 2))
+    end = time.monotonic() + 60
+    while switchml.stats()["pinned_bytes"] > 0:
+        assert time.monotonic() < end, "pinned memory is not given back"
+        time.sleep(0.01)
+    return found, mock_device.pinned_bytes()[2], switchml.stats()["pinned_limit_bytes"]
+
+
+def test_what_exceeds_the_bound_of_pinned_memory_goes_another_way():
+    """A tensor alone, and several together."""
+    environment = {"SWITCHML_PINNED_MEMORY": str(BOUND // MIB)}
+    cases = [(all_reduce, BOUND // 4 + 1), *((call, MIB + 3) for call in LONG_CALLS)]
+    with fresh_pool(WORLD, environment=environment, join_group=False, with_gloo=False) as pool:
+        pool.run(join, pool.folder)
+        for case in cases:
+            for found, most, limit in pool.run(bounded, case):
+                assert (found, limit) == ([], BOUND), case
+                assert most <= BOUND
+        assert most > BOUND // 4
         pool.run(dist.destroy_process_group)
 
 
