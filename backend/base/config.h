@@ -52,6 +52,9 @@ struct Config {
   /// SWITCHML_PINNED_MEMORY: MiB of the host's memory that a group may pin on a rank for tensors of an accelerator;
   /// what is beyond goes through memory that is not pinned. 0..65536.
   int pinned_mib = 256;
+  /// SWITCHML_BLOCKING_WAIT: "on": a wait() for tensors of an accelerator blocks the host until they are there; "off":
+  /// at the end, while results are copied to the device, the caller's stream alone.
+  bool blocking_wait = false;
   /// SWITCHML_INTERFACE: network interface with the address that an embedded switch announces; empty: the one that
   /// reaches the store.
   std::string interface;

@@ -64,6 +64,11 @@ bool can_stage(const c10::Device& device) {
   return at::accelerator::isAccelerator(device.type()) && c10::impl::hasDeviceGuardImpl(device.type());
 }
 
+void await_current_stream(const c10::Device& device) {
+  const c10::impl::VirtualGuardImpl guard(device.type());
+  guard.synchronizeStream(guard.getStream(device));
+}
+
 static c10::Stream side_stream(const c10::impl::VirtualGuardImpl& guard, c10::Device device, const char* call) {
   if (guard.isStreamCapturing(guard.getStream(device))) {
     compat::throw_argument_error(std::string("switchml ") + call + ": the current stream of " + device.str() +

@@ -45,6 +45,9 @@ void require_same_device(const c10::Device& a, const c10::Device& b, const char*
 /// Whether tensors of that device can be staged.
 bool can_stage(const c10::Device& device);
 
+/// Until the calling thread's current stream has come so far.
+void await_current_stream(const c10::Device& device);
+
 /// The copies of one call. First the caller's thread says what is copied; then one thread copies inputs, and others
 /// results.
 class DeviceCopies {
@@ -136,6 +139,7 @@ class DeviceCopies {
 #else
 
 inline bool can_stage(const c10::Device& /*device*/) { return false; }
+inline void await_current_stream(const c10::Device& /*device*/) {}
 
 /// Never made: an older PyTorch lacks what it needs.
 class DeviceCopies {

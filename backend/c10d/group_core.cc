@@ -25,12 +25,14 @@ FlightGroup flight_group_of(const GroupInfo& group, const std::vector<uint64_t>&
 }
 }  // namespace
 
-GroupCore::GroupCore(GroupInfo group, std::vector<uint64_t> global_ranks, const void* world, size_t pinned_limit)
+GroupCore::GroupCore(GroupInfo group, std::vector<uint64_t> global_ranks, const void* world, size_t pinned_limit,
+                     bool blocks_hosts)
     : group_(std::make_shared<const GroupInfo>(std::move(group))),
       global_ranks_(completed(std::move(global_ranks), group_->size)),
       world_(world),
       flight_group_(FlightLog::of_process().add_group(flight_group_of(*group_, global_ranks_))),
-      pinned_(std::make_shared<PinnedBytes>(pinned_limit)) {}
+      pinned_(std::make_shared<PinnedBytes>(pinned_limit)),
+      blocks_hosts_(blocks_hosts) {}
 
 std::string call_context(const GroupInfo& group, Call call) {
   return std::string("switchml ") + to_string(call) + " on rank " + std::to_string(group.rank) + " of " +

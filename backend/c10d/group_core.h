@@ -54,9 +54,9 @@ std::string call_context(const GroupInfo& group, Call call);
 class GroupCore {
  public:
   /// `global_ranks`: of its members, where they are not 0, 1, ... `world`: which world they count in; null: not known.
-  /// `pinned_limit`: PinnedBytes::limit().
+  /// `pinned_limit`: PinnedBytes::limit(). `blocks_hosts`: waits for results on devices do.
   explicit GroupCore(GroupInfo group, std::vector<uint64_t> global_ranks = {}, const void* world = nullptr,
-                     size_t pinned_limit = 0);
+                     size_t pinned_limit = 0, bool blocks_hosts = false);
 
   /// Whether this process is a child that was forked from the group's: it has none of the group's threads.
   bool inherited() const { return fork_generation() != born_in_; }
@@ -68,6 +68,7 @@ class GroupCore {
   /// What copies tensors of accelerators: inputs on level 0, results on level 1.
   CompletionPool& stager() { return stager_; }
   const std::shared_ptr<PinnedBytes>& pinned() const { return pinned_; }
+  bool blocks_hosts() const { return blocks_hosts_; }
   CallOrder& order() { return order_; }
   /// Of messages that this rank sends.
   CallOrder& sends() { return sends_; }
@@ -145,6 +146,7 @@ class GroupCore {
   CallOrder order_;
   CallOrder sends_;
   const std::shared_ptr<PinnedBytes> pinned_;
+  const bool blocks_hosts_;
   std::atomic<uint64_t> sequence_{0};
   std::atomic<bool> timed_{false};
   std::atomic<Way> engine_way_{Way::kLocal};

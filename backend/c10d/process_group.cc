@@ -161,7 +161,7 @@ ProcessGroupSwitchML::ProcessGroupSwitchML(Settings settings)
 void ProcessGroupSwitchML::join_ranks(milliseconds timeout) {
   core_ = std::make_shared<GroupCore>(
       GroupInfo{settings_.rank, settings_.size, settings_.name, host_of(settings_.store)}, settings_.global_ranks,
-      settings_.world, static_cast<size_t>(settings_.config.pinned_mib) << 20);
+      settings_.world, static_cast<size_t>(settings_.config.pinned_mib) << 20, settings_.config.blocking_wait);
   monitored_barrier_.reset();
   if (settings_.awaits_ranks) {
     core_->close(Status(Code::kUnavailable, "the group has no ranks before its first reconfigure()"));

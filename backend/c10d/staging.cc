@@ -35,6 +35,10 @@ void require_host(const at::Tensor& tensor, const char* call) {
   require_defined(tensor, call);
   if (tensor.device().is_cpu()) return;
   if (tensor.layout() == at::kStrided && can_stage(tensor.device())) return;
+  if (can_stage(tensor.device())) {
+    compat::throw_argument_error(std::string("switchml ") + call + ": unsupported layout " + c10::str(tensor.layout()) +
+                                 " on " + tensor.device().str() + "; allowed: Strided there, and Sparse on cpu");
+  }
   compat::throw_argument_error(std::string("switchml ") + call + ": unsupported device type " + tensor.device().str() +
                                "; allowed: cpu (for other devices name a backend of theirs beside it: "
                                "init_process_group(\"cpu:switchml,cuda:nccl\"))");

@@ -32,6 +32,7 @@ class Options:
         slots: int | str = ...,
         arena: int | str = ...,
         pinned_memory: int | str = ...,
+        blocking_wait: str = ...,
         shards: int | str = ...,
         affinity: str = ...,
         kernels: str = ...,

@@ -15,6 +15,7 @@ namespace {
 
 thread_local int current_device = 0;
 thread_local int64_t current_stream[kDevices] = {};
+std::atomic<bool> captures{false};
 
 struct Guard final : c10::impl::DeviceGuardImplInterface {
   static constexpr c10::DeviceType static_type = c10::DeviceType::PrivateUse1;
@@ -55,6 +56,7 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
     current_stream[to.device_index()] = to.id();
     return before;
   }
+  bool isStreamCapturing(const c10::Stream& /*stream*/) const override { return captures; }
   bool queryStream(const c10::Stream& stream) const override { return machine().is_idle(key(stream)); }
   void synchronizeStream(const c10::Stream& stream) const override { machine().synchronize(key(stream)); }
   void synchronizeDevice(c10::DeviceIndex device) const override { machine().synchronize_device(device); }
@@ -159,6 +161,7 @@ c10::Stream stream_of(c10::Device device) { return Guard().getStream(device); }
 
 TORCH_LIBRARY(mock_device, m) {
   m.def("seed", [](int64_t seed) { mock_device::machine().seed(static_cast<uint64_t>(seed)); });
+  m.def("capture", [](bool on) { mock_device::captures = on; });
   m.def("copy_rate", [](double rate) { mock_device::machine().set_copy_rate(rate); });
   m.def("pinned_bytes", [] {
     const mock_device::Machine::Pinned pinned = mock_device::machine().pinned_bytes();

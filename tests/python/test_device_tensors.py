@@ -288,6 +288,39 @@ def test_tensors_of_two_devices_are_refused(ranks):
         assert after is None
 
 
+def refused():
+    tensor = torch.ones(4, device="mock")
+    torch.ops.mock_device.capture(True)
+    captured = caught(dist.all_reduce, tensor)
+    torch.ops.mock_device.capture(False)
+    return captured, caught(dist.all_reduce, tensor)
+
+
+def test_calls_in_a_capture_are_refused(ranks):
+    for captured, after in ranks.run(refused):
+        assert "switchml all_reduce: the current stream of mock:0 is captured in a graph; allowed: " in captured
+        assert after is None
+
+
+def is_over_when_waited_for(seeds):
+    """Whether the current stream has nothing left to do after each wait()."""
+    over = []
+    for seed in seeds:
+        mock_device.load(seed)
+        tensor = torch.ones(1 << 20, device="mock")
+        torch.accelerator.synchronize()
+        dist.all_reduce(tensor)
+        over.append(torch.accelerator.current_stream().query())
+    return over
+
+
+def test_a_wait_that_blocks_the_host_ends_when_results_are_on_the_device():
+    with fresh_pool(WORLD, environment={"SWITCHML_BLOCKING_WAIT": "on"}, join_group=False, with_gloo=False) as pool:
+        pool.run(join, pool.folder)
+        assert pool.run(is_over_when_waited_for, SEEDS) == [[True] * len(SEEDS)] * WORLD
+        pool.run(dist.destroy_process_group)
+
+
 def alternating(steps):
     mock_device.load(5)
     results = []
@@ -360,8 +393,8 @@ def bounded(case):
 
 def test_what_exceeds_the_bound_of_pinned_memory_goes_another_way():
     """A tensor alone, and several together."""
-    environment = {"SWITCHML_PINNED_MEMORY": str(BOUND // MIB)}
-    cases = [(all_reduce, BOUND // 4 + 1), *((call, MIB + 3) for call in LONG_CALLS)]
+    environment = {"SWITCHML_PINNED_MEMORY": str(BOUND // MIB)}  # Less than the first tensor has.
+    cases = [(all_reduce, 5 * MIB), *((call, MIB + 3) for call in LONG_CALLS)]
     with fresh_pool(WORLD, environment=environment, join_group=False, with_gloo=False) as pool:
         pool.run(join, pool.folder)
         for case in cases:

@@ -50,6 +50,7 @@ TEST(Config, EverySettingIsReadFromItsVariable) {
                       {"SWITCHML_SLOTS", "4096"},
                       {"SWITCHML_ARENA", "65536"},
                       {"SWITCHML_PINNED_MEMORY", "64"},
+                      {"SWITCHML_BLOCKING_WAIT", "on"},
                       {"SWITCHML_SHARDS", "16"},
                       {"SWITCHML_KERNELS", "scalar"},
                       {"SWITCHML_AFFINITY", "0-3,8"},
@@ -71,6 +72,7 @@ TEST(Config, EverySettingIsReadFromItsVariable) {
   EXPECT_EQ(config->slots, 4096);
   EXPECT_EQ(config->arena_mib, 65536U);
   EXPECT_EQ(config->pinned_mib, 64);
+  EXPECT_TRUE(config->blocking_wait);
   EXPECT_EQ(config->shards, 16);
   EXPECT_EQ(config->kernels, "scalar");
   EXPECT_EQ(config->affinity, "0-3,8");
