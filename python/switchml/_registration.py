@@ -366,8 +366,9 @@ def stats(group=None):
 
     Numbers at the top: packets_sent, bytes_sent, retransmissions, elements_summed_by_switch, witness_failures, ...;
     calls_switch, calls_memory, calls_peers, calls_store and calls_local; memory_bytes; arena_bytes, which
-    tensors of empty() take, of arena_limit_bytes. Under "calls" the paths by collective, under "session" what was
-    negotiated, and on the rank that hosts the embedded switch its own counters under "switch".
+    tensors of empty() take, of arena_limit_bytes; pinned_bytes, which tensors of accelerators take, of
+    pinned_limit_bytes. Under "calls" the paths by collective, under "session" what was negotiated, and on the rank that
+    hosts the embedded switch its own counters under "switch".
     """
     found = _Stats(_of_group(group, "stats", _extension().stats))
     found["calls"] = {name: _Stats(paths) for name, paths in found["calls"].items()}

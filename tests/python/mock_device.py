@@ -11,6 +11,10 @@ from harness import TORCH
 IS_FOR_THIS_TORCH = TORCH >= (2, 13)
 
 
+#: As tests/device/machine.h has it.
+DEVICES = 2
+
+
 def library():
     """Its path, from the build that the package under test lies in."""
     import switchml
@@ -28,7 +32,7 @@ def load(seed=0):
         torch.utils.rename_privateuse1_backend("mock")
         module = types.ModuleType("torch.mock")
         module.is_available = lambda: True
-        module.device_count = torch.accelerator.device_count
+        module.device_count = lambda: DEVICES
         module.current_device = torch.accelerator.current_device_index
         module.set_device = torch.accelerator.set_device_index
         module.current_stream = torch.accelerator.current_stream

@@ -10,6 +10,8 @@ import mock_device
 import pytest
 import torch
 import torch.distributed as dist
+from documented import ROOT
+from examples_runner import rank_script, rank_store
 from harness import caught, fresh_pool, seconds, this_rank
 
 import switchml
@@ -19,6 +21,7 @@ pytestmark = pytest.mark.skipif(
 )
 
 WORLD = 2
+EXAMPLE = os.path.join(ROOT, "examples", "ddp_on_gpu.py")
 SEEDS = range(1, 9)
 
 
@@ -375,6 +378,20 @@ def test_a_group_of_hosts_pins_nothing():
         pool.run(join, pool.folder)
         assert pool.run(pinned_by_the_host) == [(0, 0, 0)] * WORLD
         pool.run(dist.destroy_process_group)
+
+
+def example(port):
+    weights, _ = rank_script(this_rank(), port, "cpu:switchml,mock:switchml", EXAMPLE, [])
+    dist.destroy_process_group()
+    return weights
+
+
+def test_the_example_learns_on_every_device():
+    with fresh_pool(WORLD, join_group=False, with_gloo=False) as pool:
+        pool.run(mock_device.load, 3)
+        first, second = pool.run(example, pool.run(rank_store)[0])
+        assert first == second
+        assert all(abs(weight - 1) < 1e-3 for row in first for weight in row)
 
 
 MIB = 1 << 20
