@@ -39,6 +39,11 @@ def load(seed=0):
         module.synchronize = torch.accelerator.synchronize
         module._is_in_bad_fork = lambda: False
         module.manual_seed_all = lambda seed: None
+        module.is_initialized = lambda: True
+        module.get_device_name = lambda index=None: "mock"
+        module.Stream = lambda device=None, priority=0: torch.Stream(device="mock")
+        module.Event = lambda **options: torch.Event(device="mock")
+        module.stream = lambda stream: stream
         module.get_amp_supported_dtype = lambda: [torch.float16, torch.bfloat16]
         torch._register_device_module("mock", module)
         torch.utils.generate_methods_for_privateuse1_backend(for_storage=True)

@@ -25,22 +25,29 @@ EXAMPLE = os.path.join(ROOT, "examples", "ddp_on_gpu.py")
 SEEDS = range(1, 9)
 
 
-@pytest.fixture(scope="module", params=("auto", "udp"))
+GROUPS = {
+    "memory": (2, {"SWITCHML_TRANSPORT": "shm"}),
+    "lossy-udp": (2, {"SWITCHML_TRANSPORT": "udp", "SWITCHML_FAULTS": "seed=5,send_loss=0.01,receive_loss=0.01"}),
+    "tcp": (3, {"SWITCHML_TRANSPORT": "tcp"}),
+}
+
+
+@pytest.fixture(scope="module", params=GROUPS)
 def ranks(request):
-    environment = {"SWITCHML_TRANSPORT": request.param}
-    with fresh_pool(WORLD, environment=environment, join_group=False, with_gloo=False) as pool:
-        pool.run(join, pool.folder)
+    size, environment = GROUPS[request.param]
+    with fresh_pool(size, environment=environment, join_group=False, with_gloo=False) as pool:
+        pool.run(join, pool.folder, size)
         yield pool
         pool.run(dist.destroy_process_group)
 
 
-def join(folder):
+def join(folder, size=WORLD):
     mock_device.load()
     dist.init_process_group(
         "cpu:switchml,mock:switchml",
         init_method=f"file://{folder}/store",
         rank=this_rank(),
-        world_size=WORLD,
+        world_size=size,
         timeout=seconds(60),
     )
 
@@ -50,6 +57,15 @@ def numbers(count, dtype=torch.float32, salt=0):
     if dtype.is_floating_point:
         return torch.randn(count, generator=generator).to(dtype)
     return torch.randint(-50, 50, (count,), generator=generator).to(dtype)
+
+
+def size():
+    return dist.get_world_size()
+
+
+def neighbours():
+    """The rank after this one, and the one before."""
+    return (dist.get_rank() + 1) % size(), (dist.get_rank() - 1) % size()
 
 
 def late(tensor, device):
@@ -103,58 +119,58 @@ def broadcast(device, count):
 
 
 def all_gather_into_tensor(device, count):
-    output = late(torch.zeros(WORLD * count), device)
+    output = late(torch.zeros(size() * count), device)
     dist.all_gather_into_tensor(output, late(numbers(count), device))
     return [output]
 
 
 def all_gather(device, count):
-    outputs = [late(torch.zeros(count), device) for _ in range(WORLD)]
+    outputs = [late(torch.zeros(count), device) for _ in range(size())]
     dist.all_gather(outputs, late(numbers(count), device))
     return outputs
 
 
 def reduce_scatter_tensor(device, count):
     output = late(torch.zeros(count), device)
-    dist.reduce_scatter_tensor(output, late(numbers(WORLD * count), device))
+    dist.reduce_scatter_tensor(output, late(numbers(size() * count), device))
     return [output]
 
 
 def reduce_scatter(device, count):
     output = late(torch.zeros(count), device)
-    dist.reduce_scatter(output, [late(numbers(count, salt=i), device) for i in range(WORLD)])
+    dist.reduce_scatter(output, [late(numbers(count, salt=i), device) for i in range(size())])
     return [output]
 
 
 def scatter(device, count):
     output = late(torch.zeros(count), device)
-    pieces = [late(numbers(count, salt=i), device) for i in range(WORLD)] if dist.get_rank() == 0 else None
+    pieces = [late(numbers(count, salt=i), device) for i in range(size())] if dist.get_rank() == 0 else None
     dist.scatter(output, pieces, src=0)
     return [output]
 
 
 def gather(device, count):
-    outputs = [late(torch.zeros(count), device) for _ in range(WORLD)] if dist.get_rank() == 0 else None
+    outputs = [late(torch.zeros(count), device) for _ in range(size())] if dist.get_rank() == 0 else None
     dist.gather(late(numbers(count), device), outputs, dst=0)
     return outputs or []
 
 
 def all_to_all_single(device, count):
-    output = late(torch.zeros(WORLD * count), device)
-    dist.all_to_all_single(output, late(numbers(WORLD * count), device))
+    output = late(torch.zeros(size() * count), device)
+    dist.all_to_all_single(output, late(numbers(size() * count), device))
     return [output]
 
 
 def all_to_all(device, count):
-    outputs = [late(torch.zeros(count), device) for _ in range(WORLD)]
-    dist.all_to_all(outputs, [late(numbers(count, salt=i), device) for i in range(WORLD)])
+    outputs = [late(torch.zeros(count), device) for _ in range(size())]
+    dist.all_to_all(outputs, [late(numbers(count, salt=i), device) for i in range(size())])
     return outputs
 
 
 def send_and_receive(device, count):
-    other = 1 - dist.get_rank()
+    after, before = neighbours()
     received = late(torch.zeros(count), device)
-    operations = [dist.P2POp(dist.isend, late(numbers(count), device), other), dist.P2POp(dist.irecv, received, other)]
+    operations = [dist.P2POp(dist.isend, late(numbers(count), device), after), dist.P2POp(dist.irecv, received, before)]
     for work in dist.batch_isend_irecv(operations):
         work.wait()
     return [received]
@@ -162,12 +178,12 @@ def send_and_receive(device, count):
 
 def messages_by_turns(device, count):
     """Those of one tag arrive in the order in which they were sent, from whatever memory."""
-    other = 1 - dist.get_rank()
+    after, before = neighbours()
     places = [device if i % 2 == 0 else "cpu" for i in range(6)]
     received = [late(torch.zeros(count), place) for place in places]
-    works = [dist.irecv(tensor, other) for tensor in received]
+    works = [dist.irecv(tensor, before) for tensor in received]
     sent = [late(numbers(count, salt=i), place) for i, place in enumerate(places)]
-    works += [dist.isend(tensor, other) for tensor in sent]
+    works += [dist.isend(tensor, after) for tensor in sent]
     for work in works:
         work.wait()
     return received
@@ -175,7 +191,7 @@ def messages_by_turns(device, count):
 
 def inputs_that_die(device, count):
     """Only the work is kept."""
-    output = late(torch.zeros(WORLD * count), device)
+    output = late(torch.zeros(size() * count), device)
     work = dist.all_gather_into_tensor(output, late(numbers(count), device), async_op=True)
     for _ in range(6):  # What lies where the input did, were its memory given out again.
         torch.full((count,), 5.0, device=device)
@@ -236,7 +252,7 @@ def differences(call, counts, seeds, arguments=()):
 
 @pytest.mark.parametrize("call", CALLS)
 def test_results_are_those_of_the_cpu(ranks, call):
-    assert ranks.run(differences, call, (1, 3001), SEEDS) == [[], []]
+    assert ranks.run(differences, call, (1, 3001), SEEDS) == [[]] * ranks.size
 
 
 @pytest.mark.parametrize(
@@ -244,12 +260,12 @@ def test_results_are_those_of_the_cpu(ranks, call):
 )
 @pytest.mark.parametrize("op", (dist.ReduceOp.SUM, dist.ReduceOp.AVG), ids=("sum", "mean"))
 def test_types_and_operations(ranks, dtype, op):
-    assert ranks.run(differences, all_reduce, (777,), (1, 2), (dtype, op)) == [[], []]
+    assert ranks.run(differences, all_reduce, (777,), (1, 2), (dtype, op)) == [[]] * ranks.size
 
 
 def reduce_scatter_within(device, count):
     """The result lies across what the ranks' parts of the input are made of."""
-    memory = late(numbers(WORLD * count), device)
+    memory = late(numbers(size() * count), device)
     output = memory[count // 2 : count // 2 + count]
     dist.reduce_scatter_tensor(output, memory)
     return [output]
@@ -271,13 +287,13 @@ LONG_CALLS = (
 
 @pytest.mark.parametrize("call", LONG_CALLS)
 def test_long_tensors_come_in_pieces(ranks, call):
-    assert ranks.run(differences, call, ((1 << 20) + 3,), (1, 2)) == [[], []]
+    assert ranks.run(differences, call, ((1 << 20) + 3,), (1, 2)) == [[]] * ranks.size
 
 
 def mixed():
     here, there = torch.ones(4), torch.ones(4, device="mock")
     return (
-        caught(dist.all_gather_into_tensor, torch.zeros(8), there),
+        caught(dist.all_gather_into_tensor, torch.zeros(4 * size()), there),
         caught(dist.all_reduce_coalesced, [torch.ones(4, device="mock:0"), torch.ones(4, device="mock:1")]),
         caught(dist.all_reduce, here),
     )
@@ -336,8 +352,9 @@ def alternating(steps):
 
 
 def test_calls_of_hosts_and_devices_keep_one_order(ranks):
-    first, second = ranks.run(alternating, 10)
-    assert all((a == b).all() for a, b in zip(first, second))
+    first, *others = ranks.run(alternating, 10)
+    for other in others:
+        assert all((a == b).all() for a, b in zip(first, other))
 
 
 def trained(device):
