@@ -200,7 +200,7 @@ std::vector<uint32_t> Shard::accepted() const {
 // What another rank has kept came under the session that this one still has, or it would not lack it.
 void Shard::supply(const std::vector<uint8_t>& frame, Time now) {  // [MOVE-4]
   marked_ = false;
-  if (status_.ok()) on_data(frame.data(), frame.size(), now);
+  if (status_.ok()) on_data({frame.data(), static_cast<uint32_t>(frame.size()), {}}, now);
 }
 
 void Shard::resume(const Route& route, std::unique_ptr<Transport> transport, Time now) {

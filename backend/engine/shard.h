@@ -103,13 +103,15 @@ class Shard {
   bool open_next(Lane& lane, Time now);
   void transmit(InFlight& flight, Time now, bool asks = false);
   void repeat(int index, Time now) { transmit(lanes_.at(index), now); }
-  /// The same of a chunk that may be there, and wait for other ranks'.
-  void ask_again(int index, Time now) { transmit(lanes_.at(index), now, true); }
+  /// The same of a chunk that may be there, and wait for other ranks'; by a direct link it is.
+  void ask_again(int index, Time now) {
+    if (!transport().is_direct()) transmit(lanes_.at(index), now, true);
+  }
   void flush();
   void send(const SwitchLiveness::Request& request);
   bool receive(Time now);
   void on_frame(const RxFrame& frame, Time now);
-  void on_data(const uint8_t* frame, size_t size, Time now);
+  void on_data(const RxFrame& frame, Time now);
   void on_result(const ResultView& result, Time now);
   InFlight* awaited(uint16_t slot, uint32_t seq);
   void accept(InFlight& flight, const ResultView& result, Time now);

@@ -94,7 +94,7 @@ bool Shard::receive(Time now) {
   link.release();
   if (suspended_) return true;
   if (!status_.ok()) return false;
-  if (may_lose_frames(session_.switch_endpoint.carrier)) {
+  if (may_lose_frames(session_.switch_endpoint.carrier) && !link.is_direct()) {
     retransmitter_.repair_gaps([this, now](int index) {
       on_congestion(index, now);
       repeat(index, now);
@@ -112,12 +112,12 @@ void Shard::on_frame(const RxFrame& frame, Time now) {
     on_reply(frame, now);
     return;
   }
-  on_data(frame.data, frame.size, now);
+  on_data(frame, now);
 }
 
-void Shard::on_data(const uint8_t* frame, size_t size, Time now) {
+void Shard::on_data(const RxFrame& frame, Time now) {
   ResultView result;
-  switch (format_->parse(frame, size, &result)) {
+  switch (format_->parse(frame, &result)) {
     case Format::Parsed::kMalformed: return counters_.results_malformed.add(1);
     case Format::Parsed::kForeign: return counters_.results_foreign.add(1);
     case Format::Parsed::kDamaged: return counters_.results_damaged.add(1);

@@ -94,16 +94,20 @@ void ExactFormat::encode(InFlight& flight, Transport& link) {
     flight.sent_bytes = flight.elements != nullptr ? codec.bytes(flight.range)
                                                    : codec.encode(flight.range, flight.frame + wire::kExactHeaderBytes);
   }
-  seal(flight, wants_result);
+  seal(flight, wants_result, link);
 }
 
-// A card sends elements from registered memory, and has the result written to it, unless results are kept.
+// TCP sends elements from anywhere, a card from registered memory, to which it has the result written too. Not where
+// results are kept: frames may go to another switch then.
 void ExactFormat::offer_memory(InFlight& flight, bool wants_result, Transport& link) const {
   const ExactCodec& codec = exact(*flight.task).codec;
   const size_t bytes = codec.bytes(flight.range);
-  if (session_.switch_endpoint.carrier != Carrier::kRdma || keep_results_ || bytes < kLeastInPlace) return;
+  const bool by_card = session_.switch_endpoint.carrier == Carrier::kRdma;
+  if (!(by_card || link.gathers()) || keep_results_ || bytes < kLeastInPlace) return;
   const uint8_t* source = codec.source(flight.range);
-  if (source != nullptr && link.queue_pairs()->target_of(source, bytes)) flight.elements = source;
+  const bool reaches = source != nullptr && (!by_card || link.queue_pairs()->target_of(source, bytes));
+  if (reaches) flight.elements = source;
+  if (!by_card) return;
   const uint8_t* target = wants_result ? codec.target(flight.range) : nullptr;
   const auto reached = target != nullptr ? link.queue_pairs()->target_of(target, bytes) : std::nullopt;
   if (!reached) return;
@@ -145,7 +149,7 @@ std::vector<uint8_t> ExactFormat::frame_of_zeros(size_t slot, uint32_t seq, size
   return frame;
 }
 
-void ExactFormat::seal(InFlight& flight, bool wants_result) const {
+void ExactFormat::seal(InFlight& flight, bool wants_result, const Transport& link) const {
   const Collective& collective = flight.task->collective();
   flight.call = call_of(flight, 0);  // [ERES-1]
   auto header = header_of<wire::ExactHeader>(wire::Kind::kExactContribution, flight.slot, flight.seq);
@@ -156,7 +160,8 @@ void ExactFormat::seal(InFlight& flight, bool wants_result) const {
   header.call = flight.call;
   if (flight.has_target) header.flags |= wire::kFlagTarget;
   uint8_t* const head = flight.frame - (flight.has_target ? wire::kTargetBytes : 0);
-  wire::seal_exact(header, session_.checksum_rule(), head, flight.sent_bytes);
+  if (link.is_direct()) return wire::write_exact_header(header, head);
+  wire::seal_exact(header, session_.checksum_rule(), head, flight.sent_bytes, flight.elements);
 }
 
 // The checksum covers job and epoch.
@@ -167,15 +172,16 @@ void ExactFormat::readdress(const InFlight& flight) const {
   wire::seal_exact(header, session_.checksum_rule(), flight.frame, flight.sent_bytes);
 }
 
-Format::Parsed ExactFormat::parse(const uint8_t* frame, size_t size, ResultView* result) const {
+Format::Parsed ExactFormat::parse(const RxFrame& frame, ResultView* result) const {
   wire::ExactPacket packet;
-  if (wire::parse_exact(frame, size, wire::Kind::kExactResult, &packet) != wire::ParseError::kNone ||
+  if (wire::parse_exact(frame.data, frame.size, wire::Kind::kExactResult, &packet) != wire::ParseError::kNone ||
       packet.bytes > session_.payload_bytes || packet.header.worker != kAllWorkers) {  // [EXACT-14]
     return Parsed::kMalformed;
   }
   const wire::ExactHeader& header = packet.header;
   if (header.job != session_.job || header.epoch != session_.epoch) return Parsed::kForeign;
-  if (!wire::exact_intact(frame, size, session_.checksum_rule())) return Parsed::kDamaged;  // [EXACT-15, ERES-2]
+  const bool is_intact = frame.is_direct || wire::exact_intact(frame.data, frame.size, session_.checksum_rule());
+  if (!is_intact) return Parsed::kDamaged;  // [EXACT-15, ERES-2]
   *result = {header.slot, header.seq, header.flags, header.call, packet.elements, packet.bytes};
   return Parsed::kResult;
 }

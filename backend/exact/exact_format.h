@@ -28,14 +28,14 @@ class ExactFormat final : public Format {
   std::vector<uint8_t> frame_of_zeros(size_t slot, uint32_t seq, size_t bytes) const override;
   TxFrame frame_of(const InFlight& flight, bool is_repeat) const override;
   void readdress(const InFlight& flight) const override;
-  Parsed parse(const uint8_t* frame, size_t size, ResultView* result) const override;
+  Parsed parse(const RxFrame& frame, ResultView* result) const override;
   Verdict judge(const InFlight& flight, const ResultView& result) const override;
   void decode(Task& task, const InFlight& flight, const ResultView& result) override;
   std::string disagreement() const override;
 
  private:
   void offer_memory(InFlight& flight, bool wants_result, Transport& link) const;
-  void seal(InFlight& flight, bool wants_result) const;
+  void seal(InFlight& flight, bool wants_result, const Transport& link) const;
   const uint8_t* without_target(const InFlight& flight) const;
 
   const bool keep_results_;

@@ -47,7 +47,7 @@ struct InFlight : Chunk {
   size_t sent_bytes = 0;              // Payload, padding included.
   size_t meaning_bytes = 0;           // Payload without padding.
   size_t result_bytes = 0;            // Payload of the result.
-  const uint8_t* elements = nullptr;  // over RDMA: elements of a tensor that are sent in place of the frame's payload
+  const uint8_t* elements = nullptr;  // elements of a tensor that are sent in place of the frame's payload
   bool has_target = false;            // over RDMA: the switch is told where to write the result
 };
 
@@ -107,7 +107,7 @@ class Format {
   // ---- from frames to tensors ----
   enum class Parsed : uint8_t { kResult, kMalformed, kForeign, kDamaged };
   /// Whether a frame is a result of this session. `result` views it, and is set on kResult only.
-  virtual Parsed parse(const uint8_t* frame, size_t size, ResultView* result) const = 0;
+  virtual Parsed parse(const RxFrame& frame, ResultView* result) const = 0;
   enum class Verdict : uint8_t { kHolds, kMalformed, kDamaged, kDisagrees };
   /// Whether it is the result of this chunk. kDamaged: asking again may help.
   virtual Verdict judge(const InFlight& flight, const ResultView& result) const = 0;

@@ -207,9 +207,9 @@ void IntegerFormat::readdress(const InFlight& flight) const {
   wire::write_header(header, flight.frame);
 }
 
-Format::Parsed IntegerFormat::parse(const uint8_t* frame, size_t size, ResultView* result) const {
+Format::Parsed IntegerFormat::parse(const RxFrame& frame, ResultView* result) const {
   wire::DataPacket packet;
-  if (wire::parse_data(frame, size, wire::Kind::kResult, &packet) != wire::ParseError::kNone ||
+  if (wire::parse_data(frame.data, frame.size, wire::Kind::kResult, &packet) != wire::ParseError::kNone ||
       packet.words * kWordBytes > session_.payload_bytes || packet.header.worker != kAllWorkers) {  // [PKT-7]
     return Parsed::kMalformed;
   }

@@ -30,7 +30,7 @@ class IntegerFormat final : public Format {
   void encode(InFlight& flight, Transport& link) override;
   std::vector<uint8_t> frame_of_zeros(size_t slot, uint32_t seq, size_t bytes) const override;
   void readdress(const InFlight& flight) const override;
-  Parsed parse(const uint8_t* frame, size_t size, ResultView* result) const override;
+  Parsed parse(const RxFrame& frame, ResultView* result) const override;
   Verdict judge(const InFlight& flight, const ResultView& result) const override;
   void decode(Task& task, const InFlight& flight, const ResultView& result) override;
   std::string disagreement() const override;

@@ -162,7 +162,7 @@ std::vector<uint8_t> PathProbe::frame(size_t slot, size_t payload) const {
 
 int PathProbe::slot_of(const RxFrame& frame) const {
   ResultView result;
-  const bool is_ours = format_->parse(frame.data, frame.size, &result) == Format::Parsed::kResult;
+  const bool is_ours = format_->parse(frame, &result) == Format::Parsed::kResult;
   return is_ours && result.seq == kPathCheckSeq ? result.slot : -1;
 }
 

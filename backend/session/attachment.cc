@@ -219,6 +219,7 @@ void Attachment::start(Agreed* agreed, EngineOptions options, const Config& conf
       messages->fail(status);
     };
   }
+  if (embedded_ != nullptr && config.faults.empty() && !config.fallback) link_directly(&agreed->transports);
   engine_ = memory_ != nullptr ? memory_engine(&agreed->transports, options) : switch_engine(agreed, options, config);
   if (watches_) watch_ranks(std::move(agreed->watch_meeting), config.failure_timeout);
   if (!opens_messages) return;
@@ -312,6 +313,16 @@ int Attachment::local_index() const {
 }
 
 // ---- engines ----
+
+// Of all sessions, this rank's own switch knows one.
+void Attachment::link_directly(Transports* transports) const {
+  const size_t shards = transports->size() / sessions_.size();
+  for (size_t i = 0; i < transports->size(); ++i) {
+    const int shard = static_cast<int>(i % shards) + (memory_ != nullptr ? local_index() : 0);
+    std::unique_ptr<Transport>& link = (*transports)[i];
+    link = embedded_->link_directly(sessions_[i / shards].membership(), shard, std::move(link));
+  }
+}
 
 std::unique_ptr<Engine> Attachment::memory_engine(Transports* transports, const EngineOptions& options) {
   shm::MemoryEngineOptions memory;

@@ -72,6 +72,7 @@ class Attachment {
   Attachment(Agreed* agreed, Membership& membership, Rendezvous& store, bool watches);
   void start(Agreed* agreed, EngineOptions options, const Config& config);
   void watch_ranks(WatchMeeting meeting, Duration patience);
+  void link_directly(Transports* transports) const;
   std::unique_ptr<Engine> memory_engine(Transports* transports, const EngineOptions& options);
   std::unique_ptr<Engine> switch_engine(Agreed* agreed, EngineOptions options, const Config& config);
   void open_arena(const Agreed& agreed, const Config& config);

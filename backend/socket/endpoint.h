@@ -57,8 +57,8 @@ struct TxFrame {
   const uint8_t* data = nullptr;
   uint32_t size = 0;
   const Endpoint* to = nullptr;
-  /// If a card reaches the peer's memory, or the tensors of this process (QueuePairs::target_of): what follows `data`
-  /// in the frame; or, with a target, what is written there before the frame arrives.
+  /// What follows `data` in the frame, if the transport gathers(), or a card reaches the peer's memory, or the tensors
+  /// of this process (QueuePairs::target_of); or, with a target, what is written there before the frame arrives.
   const uint8_t* rest = nullptr;
   uint32_t rest_size = 0;
   wire::Target target = {};  // none if it has 0 bytes
@@ -72,7 +72,8 @@ struct RxFrame {
   const uint8_t* data = nullptr;
   uint32_t size = 0;
   Endpoint from;
-  Ecn ecn = Ecn::kNone;  // over UDP
+  Ecn ecn = Ecn::kNone;    // over UDP
+  bool is_direct = false;  // from this process, with no seal to be checked (transport/direct_link.h)
 };
 
 }  // namespace switchml

@@ -126,6 +126,12 @@ JoinOutcome SoftSwitch::join(const wire::Join& asked, const Endpoint& from, Time
   return impl_->table.join(asked, from, now);
 }
 bool SoftSwitch::serves(uint8_t job, uint32_t epoch) const { return impl_->table.find(job, epoch) != nullptr; }
+Endpoint SoftSwitch::joined_from(const wire::Membership& member, int shard) const {
+  const SessionEntry* session = impl_->table.find(member.job, member.epoch);
+  const bool is_known = session != nullptr && session->granted().session_key == member.session_key &&
+                        member.worker < session->workers() && shard < session->shards();
+  return is_known ? session->member(member.worker, shard) : Endpoint();
+}
 
 SoftSwitch::Impl::Impl(const SwitchOptions& options)
     : slot_memory_bytes(options.slot_memory_bytes),
@@ -154,7 +160,7 @@ void SoftSwitch::Impl::contribution(const Aggregator& format, const RxFrame& fra
   if (error != wire::ParseError::kNone) return context.drop(error);
   SessionEntry* session = admit(format, arrival, frame.from, context.counters);
   if (session == nullptr) return;  // [DROP-11]
-  if (!format.is_intact(frame.data, frame.size, session->checksum_rule())) {
+  if (!frame.is_direct && !format.is_intact(frame.data, frame.size, session->checksum_rule())) {
     return context.drop(wire::ParseError::kChecksum);
   }
   session->note_via(arrival.worker, session->shard_of(arrival.slot), frame.from.via);

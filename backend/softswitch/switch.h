@@ -13,6 +13,7 @@
 #include "base/status.h"
 #include "socket/endpoint.h"
 #include "softswitch/session_table.h"
+#include "wire/control.h"
 #include "wire/layout.h"
 
 namespace switchml::softswitch {
@@ -116,6 +117,8 @@ class SoftSwitch {
   JoinOutcome join(const wire::Join& asked, const Endpoint& from, Time now);
 
   bool serves(uint8_t job, uint32_t epoch) const;
+  /// Where this member has joined from; of size 0: it is none.
+  Endpoint joined_from(const wire::Membership& member, int shard) const;
 
   // ---- under a controller ----
   /// Hands requests to `tap` (borrowed) from now on, in place of this switch's own rules.

@@ -16,6 +16,7 @@
 #include "socket/sockaddr.h"
 #include "switchd/batching_sink.h"
 #include "switchd/meetings.h"
+#include "transport/direct_link.h"
 #include "transport/guarded_listener.h"
 #include "transport/rdma/rdma.h"
 #include "transport/tcp.h"
@@ -123,7 +124,10 @@ Result<SwitchLinks> open_links(const ServerOptions& options) {
 class SwitchServer::Worker final : public SideWork {
  public:
   Worker(SwitchServer& server_in, std::unique_ptr<Transport> link, size_t frames_of_burst, size_t held_bytes)
-      : server(server_in), transport(std::move(link)), sink(*transport, held_bytes), frames(frames_of_burst) {}
+      : server(server_in),
+        transport(std::make_unique<DirectLink>(std::move(link))),
+        sink(*transport, held_bytes),
+        frames(frames_of_burst) {}
 
   bool take() override {
     const std::lock_guard<std::mutex> lock(mutex_);
@@ -169,7 +173,7 @@ class SwitchServer::Worker final : public SideWork {
   }
 
   SwitchServer& server;
-  const std::unique_ptr<Transport> transport;
+  const std::unique_ptr<DirectLink> transport;
   BatchingSink sink;
   std::vector<RxFrame> frames;
   std::thread thread;
@@ -216,13 +220,25 @@ size_t SwitchServer::memory_bytes() const {
   return total;
 }
 
-SideWork* SwitchServer::side_work(Carrier carrier) {
+SideWork* SwitchServer::side_work(Carrier carrier) { return worker_for(carrier); }
+
+// Null where that is a card.
+SwitchServer::Worker* SwitchServer::worker_for(Carrier carrier) const {
   for (const auto& worker : workers_) {
     const bool is_udp = worker == workers_.front();
-    const bool serves = carrier == Carrier::kPackets ? is_udp : carrier == Carrier::kTcp && !is_udp;
+    const bool is_tcp = carrier == Carrier::kTcp || carrier == Carrier::kTcpAccepted;
+    const bool serves = carrier == Carrier::kPackets ? is_udp : is_tcp && !is_udp;
     if (serves && worker.get() != meeting_) return worker.get();
   }
   return nullptr;
+}
+
+std::unique_ptr<Transport> SwitchServer::link_directly(const wire::Membership& member, int shard,
+                                                       std::unique_ptr<Transport> link) {
+  const Endpoint from =
+      switch_.exclusively([&](const softswitch::SoftSwitch& s) { return s.joined_from(member, shard); });
+  Worker* const served_by = from.size == 0 ? nullptr : worker_for(from.carrier);
+  return served_by == nullptr ? std::move(link) : served_by->transport->admit(from, std::move(link));
 }
 
 void SwitchServer::invite(uint64_t client_key) {

@@ -56,6 +56,10 @@ class SwitchServer {
   /// What the thread of this carrier does; null: there is none, or it cannot be done by others.
   SideWork* side_work(Carrier carrier);
 
+  /// For a member in this process that has joined over `link`: a transport that reaches this switch without a socket
+  /// (transport/direct_link.h). `link` itself, where the member is not known, or uses a card. Thread-safe.
+  std::unique_ptr<Transport> link_directly(const wire::Membership& member, int shard, std::unique_ptr<Transport> link);
+
   /// Lets a switch by_invitation grant an open with this client key. Thread-safe.
   void invite(uint64_t client_key);
 
@@ -83,6 +87,7 @@ class SwitchServer {
   void answer_meets();
   void forget_gone();
   bool serve(Worker& worker);
+  Worker* worker_for(Carrier carrier) const;
   void report_errors(Worker& worker);
 
   const softswitch::SwitchOptions limits_;

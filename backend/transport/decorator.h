@@ -25,6 +25,7 @@ class TransportDecorator : public Transport {
   void wait(Duration timeout) override { below_.wait(timeout); }
   void pause(Duration timeout) override { below_.pause(timeout); }
   int readable() const override { return below_.readable(); }
+  bool is_sending() const override { return below_.is_sending(); }
   void wake() override { below_.wake(); }
   std::string take_error() override { return below_.take_error(); }
 

@@ -156,6 +156,7 @@ class PeerTransport final : public TransportDecorator {
   void wait(Duration timeout) override {
     if (!link_->has_waiting()) below().wait(timeout);
   }
+  bool gathers() const override { return below().gathers(); }
   QueuePairs* queue_pairs() override { return below().queue_pairs(); }
 
  private:

@@ -31,6 +31,7 @@ class TcpTransport final : public Transport {
   Endpoint local() const override { return local_; }
   size_t path_frame_bytes(const Endpoint& /*to*/) const override { return max_frame_bytes_; }
   uint8_t* allocate(size_t bytes) override { return memory_.allocate(bytes); }
+  bool gathers() const override { return true; }
 
   size_t send(const TxFrame* frames, size_t count) override;
   size_t receive(RxFrame* frames, size_t count) override;
@@ -83,7 +84,7 @@ size_t TcpTransport::send(const TxFrame* frames, size_t count) {
   const Endpoint* last = nullptr;
   TcpConnection* connection = nullptr;
   for (size_t i = 0; i < count; ++i) {
-    if (!can_go(frames[i].size, frames[i].to)) continue;
+    if (!can_go(frames[i].size + frames[i].rest_size, frames[i].to)) continue;
     if (frames[i].to != last) connection = connections_.reach(*(last = frames[i].to));
     if (connection == nullptr) continue;
     if (!connection->is_open()) {

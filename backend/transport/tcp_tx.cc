@@ -11,6 +11,20 @@ namespace {
 
 iovec vector_of(const uint8_t* data, size_t size) { return {const_cast<uint8_t*>(data), size}; }
 
+/// Bytes of a frame and its prefix.
+size_t bytes_of(const TxFrame& frame) { return kStreamPrefixBytes + frame.size + frame.rest_size; }
+
+/// Queues a frame, but for its first `sent` bytes.
+void queue_rest(SendQueue* queue, const uint8_t* prefix, const TxFrame& frame, size_t sent) {
+  for (const iovec& piece : {vector_of(prefix, kStreamPrefixBytes), vector_of(frame.data, frame.size),
+                             vector_of(frame.rest, frame.rest_size)}) {
+    const size_t begin = std::min(sent, piece.iov_len);
+    if (begin < piece.iov_len)
+      queue->append(static_cast<const uint8_t*>(piece.iov_base) + begin, piece.iov_len - begin);
+    sent -= begin;
+  }
+}
+
 /// Bytes sent; 0: the kernel takes none for now; -1: the connection is dead, and errno says why.
 ssize_t send_vectors(int fd, iovec* vectors, size_t count) {
   msghdr header{};
@@ -40,8 +54,8 @@ size_t TcpSender::send_now(int fd, SendQueue* queue, const TxFrame* frames, cons
   size_t taken = 0;
   while (queue->size() != 0 || taken < burst.size()) {
     const uint32_t* next = burst.data() + taken;
-    const size_t total = gather(*queue, frames, next, burst.size() - taken);
-    const size_t vectors = (queue->size() != 0 ? 1 : 0) + 2 * std::min(kFrames, burst.size() - taken);
+    size_t vectors = 0;
+    const size_t total = gather(*queue, frames, next, burst.size() - taken, &vectors);
     const ssize_t sent = send_vectors(fd, vectors_.data(), vectors);
     if (sent < 0) {
       *error = errno;
@@ -54,16 +68,17 @@ size_t TcpSender::send_now(int fd, SendQueue* queue, const TxFrame* frames, cons
 }
 
 /// Points at the queue and the first frames, up to kFrames; returns how many bytes they are.
-size_t TcpSender::gather(const SendQueue& queue, const TxFrame* frames, const uint32_t* burst, size_t count) {
-  size_t vectors = 0;
+size_t TcpSender::gather(const SendQueue& queue, const TxFrame* frames, const uint32_t* burst, size_t count,
+                         size_t* vectors) {
   size_t total = queue.size();
-  if (total != 0) vectors_[vectors++] = vector_of(queue.data(), total);
+  if (total != 0) vectors_[(*vectors)++] = vector_of(queue.data(), total);
   for (size_t i = 0; i < std::min(kFrames, count); ++i) {
     const TxFrame& frame = frames[burst[i]];
-    write_stream_prefix(frame.size, prefixes_[i]);
-    vectors_[vectors++] = vector_of(prefixes_[i], kStreamPrefixBytes);
-    vectors_[vectors++] = vector_of(frame.data, frame.size);
-    total += kStreamPrefixBytes + frame.size;
+    write_stream_prefix(frame.size + frame.rest_size, prefixes_[i]);
+    vectors_[(*vectors)++] = vector_of(prefixes_[i], kStreamPrefixBytes);
+    vectors_[(*vectors)++] = vector_of(frame.data, frame.size);
+    if (frame.rest_size != 0) vectors_[(*vectors)++] = vector_of(frame.rest, frame.rest_size);
+    total += bytes_of(frame);
   }
   return total;
 }
@@ -77,13 +92,9 @@ size_t TcpSender::consume(size_t sent, SendQueue* queue, const TxFrame* frames, 
   size_t begun = 0;
   while (sent != 0) {
     const TxFrame& frame = frames[burst[begun]];
-    const size_t prefix = std::min(sent, kStreamPrefixBytes);
-    const size_t body = std::min<size_t>(sent - prefix, frame.size);
-    if (prefix + body < kStreamPrefixBytes + frame.size) {
-      queue->append(prefixes_[begun] + prefix, kStreamPrefixBytes - prefix);
-      queue->append(frame.data + body, frame.size - body);  // [TCP-8]
-    }
-    sent -= prefix + body;
+    const size_t left = std::min(sent, bytes_of(frame));
+    if (left < bytes_of(frame)) queue_rest(queue, prefixes_[begun], frame, left);  // [TCP-8]
+    sent -= left;
     ++begun;
   }
   return begun;
@@ -93,12 +104,11 @@ size_t TcpSender::enqueue(SendQueue* queue, const TxFrame* frames, const uint32_
   size_t taken = 0;
   for (; taken < count; ++taken) {
     const TxFrame& frame = frames[burst[taken]];
-    const size_t filled = queue->size() + kStreamPrefixBytes + frame.size;
+    const size_t filled = queue->size() + bytes_of(frame);
     if (filled > (queued_ + filled > all_bytes_ ? least_bytes_ : queue_bytes_)) break;  // [TCP-8]
     uint8_t prefix[kStreamPrefixBytes];
-    write_stream_prefix(frame.size, prefix);
-    queue->append(prefix, sizeof prefix);
-    queue->append(frame.data, frame.size);
+    write_stream_prefix(frame.size + frame.rest_size, prefix);
+    queue_rest(queue, prefix, frame, 0);
   }
   return taken;
 }

@@ -75,7 +75,7 @@ class TcpSender {
   static constexpr size_t kFrames = 255;
 
   size_t send_now(int fd, SendQueue* queue, const TxFrame* frames, const std::vector<uint32_t>& burst, int* error);
-  size_t gather(const SendQueue& queue, const TxFrame* frames, const uint32_t* burst, size_t count);
+  size_t gather(const SendQueue& queue, const TxFrame* frames, const uint32_t* burst, size_t count, size_t* vectors);
   size_t consume(size_t sent, SendQueue* queue, const TxFrame* frames, const uint32_t* burst);
   size_t enqueue(SendQueue* queue, const TxFrame* frames, const uint32_t* burst, size_t count);
 
@@ -84,7 +84,7 @@ class TcpSender {
   const size_t all_bytes_;
   size_t queued_ = 0;  // bytes of all queues but the one in hand
   std::array<uint8_t[kStreamPrefixBytes], kFrames> prefixes_{};
-  std::array<iovec, 1 + 2 * kFrames> vectors_{};
+  std::array<iovec, 1 + 3 * kFrames> vectors_{};
 };
 
 }  // namespace switchml

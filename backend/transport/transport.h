@@ -59,6 +59,10 @@ class Transport {
   /// Gives all frames lent so far back.
   virtual void release() = 0;
 
+  /// The peer is in this process: no frame is lost, and none needs a checksum.
+  virtual bool is_direct() const { return false; }
+  /// Frames may have a `rest` in any memory, which is the caller's again when send() returns.
+  virtual bool gathers() const { return false; }
   /// The queue pairs of a transport through an RDMA card; null: peers need to know no more of it than an address.
   virtual QueuePairs* queue_pairs() { return nullptr; }
 

@@ -27,8 +27,9 @@ uint32_t control_checksum(const uint8_t* frame, size_t size) { return static_cas
 
 }  // namespace
 
-void seal_exact(ExactHeader header, ChecksumRule rule, uint8_t* frame, size_t bytes) {
-  header.checksum = checksum(header, rule, frame + kExactHeaderBytes, bytes);
+void seal_exact(ExactHeader header, ChecksumRule rule, uint8_t* frame, size_t bytes, const uint8_t* elements) {
+  const bool elsewhere = elements != nullptr && rule.covers_elements;
+  header.checksum = checksum(header, rule, elsewhere ? elements : frame + kExactHeaderBytes, bytes);
   write_exact_header(header, frame);
 }
 

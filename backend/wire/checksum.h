@@ -18,8 +18,8 @@ struct ChecksumRule {
 };
 
 /// Writes the header with its checksum in front of `bytes` bytes of target or elements, which must be there already as
-/// far as the rule covers them.
-void seal_exact(ExactHeader header, ChecksumRule rule, uint8_t* frame, size_t bytes);
+/// far as the rule covers them. `elements`: where these lie, if they are not in the frame.
+void seal_exact(ExactHeader header, ChecksumRule rule, uint8_t* frame, size_t bytes, const uint8_t* elements = nullptr);
 /// Whether the checksum holds of a frame that parse_exact() takes. The repeat flag is not covered.
 bool exact_intact(const uint8_t* frame, size_t size, ChecksumRule rule);
 

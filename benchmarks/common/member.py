@@ -60,8 +60,9 @@ class Pace:
     of them up to 200 us later than others, or over a network that loses segments a TCP timeout later, and the others
     would take that for time of their call."""
 
-    def __init__(self, network):
-        path, size = sys.argv[3] + ".pace", dist.get_world_size()
+    def __init__(self, network, store=None):
+        """store: that of join(); default: of the command line"""
+        path, size = (store or sys.argv[3]) + ".pace", dist.get_world_size()
         with open(path, "ab") as file:
             file.truncate(8 * size)
         self.turns = torch.from_file(path, shared=True, size=size, dtype=torch.int64)

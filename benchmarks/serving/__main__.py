@@ -10,7 +10,7 @@ takes from when its last rank comes to when its last rank has the result. Betwee
 weights that no cache holds, for as much processor time as --gaps says, and writes its tensor. Each block is verified at
 its end. `arena` is switchml with tensors of switchml.empty(). `alone` is a group of one rank: what PyTorch's own part
 of a call costs. Open MPI has no bfloat16 and adds integers of 16 bits instead. Ratios are over the best of the engines'
-own.
+own. `in_place`, which --backends may name, is a yardstick: ranks that add in tensors that all of them have mapped.
 
 With --tokens each of --engines generates so many for each request instead, over two ranks, by one backend after the
 other.
@@ -39,13 +39,15 @@ import lab  # noqa: E402
 NEEDS = {"vllm": "vllm", "deepspeed": "deepspeed", "openmpi": "mpi4py"}  # modules of the Python that runs the ranks
 OWN = ("switchml", "arena")
 ENGINES = (*OWN, "alone", "gloo", *NEEDS)
+YARDSTICK = "in_place"
 TYPES = ("bfloat16", "float32")
 CLIENTS = repository.ROOT / ".venv-clients" / "bin" / "python"
 FIND = "import importlib.util, sys; print(*(name for name in sys.argv[1:] if importlib.util.find_spec(name)))"
 
 
 def engine(text):
-    return text if text in ENGINES else options.refuse(text, ", ".join(ENGINES))
+    allowed = (*ENGINES, YARDSTICK)
+    return text if text in allowed else options.refuse(text, ", ".join(allowed))
 
 
 def serving_engine(text):

@@ -2,8 +2,10 @@
 arguments. Their packages are imported only where they take part."""
 
 import functools
+import itertools
 import os
 import pathlib
+import sys
 import types
 
 import member
@@ -46,6 +48,45 @@ def arena():
 def alone():
     groups = [member.new_group("switchml", ranks=[rank]) for rank in range(dist.get_world_size())]
     return of_group(groups[dist.get_rank()])
+
+
+class Shared:
+    """No engine, but what no engine with sums in tensors can be faster than: the tensors of all ranks lie in one
+    mapping, and each rank adds its part of them where it is, a piece that a cache holds at a time."""
+
+    PIECE = 16 << 10  # elements
+
+    def __init__(self):
+        self.pace, self.files = member.Pace(network=False, store=sys.argv[1]), itertools.count()
+
+    def allocate(self, count, kind):
+        folder, size = pathlib.Path(sys.argv[1]).parent.name, dist.get_world_size()
+        path = pathlib.Path("/dev/shm") / f"{folder}-{next(self.files)}"
+        with path.open("ab") as file:
+            file.truncate(size * count * kind.itemsize)
+        self.ranks = torch.from_file(str(path), shared=True, size=size * count, dtype=kind).view(size, count)
+        dist.barrier()
+        path.unlink(missing_ok=True)  # all have it by now
+        return self.ranks[dist.get_rank()]
+
+    def call(self, tensor):
+        mine = self.ranks.tensor_split(dist.get_world_size(), 1)[dist.get_rank()].split(self.PIECE, 1)
+        pieces = [piece.unbind() for piece in mine]
+
+        def add():
+            self.pace()
+            for total, *others in pieces:
+                for other in others:
+                    total.add_(other)
+                for other in others:
+                    other.copy_(total)
+            self.pace()
+
+        return add
+
+
+def in_place():
+    return Shared()
 
 
 def gloo():

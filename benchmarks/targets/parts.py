@@ -87,15 +87,53 @@ PARTS = {
                 "4K,64K",
                 "--iters",
                 300,
-            ]
+            ],
+            "small-hosts": [
+                "allreduce",
+                "--network",
+                "--no-switch",
+                "--rate",
+                "none",
+                "--offload",
+                "--ranks",
+                "2,4",
+                "--types",
+                "bfloat16",
+                "--sizes",
+                "48K",
+                "--iters",
+                300,
+            ],
         },
         network=True,
     ),
     "one-host": Part(
-        3, {"one-host": ["allreduce", "--ranks", "2,4,8", "--sizes", "1M,16M,100M", "--seconds", 2]}, picture="one-host"
+        2.5,
+        {"one-host": ["allreduce", "--ranks", "2,4,8", "--sizes", "1M,16M,100M", "--seconds", 1.5]},
+        picture="one-host",
     ),
     "arena": Part(
         0.5, {"arena": ["allreduce", "--ranks", "2,4,8", "--sizes", "100M", "--backends", "switchml", "--arena"]}
+    ),
+    "in-place": Part(
+        0.5,
+        {
+            "in-place": [
+                "serving",
+                "--backends",
+                "switchml,arena,in_place",
+                "--ranks",
+                "2,4",
+                "--types",
+                "float32",
+                "--sizes",
+                "16M,100M",
+                "--gaps",
+                0,
+                "--seconds",
+                0.5,
+            ]
+        },
     ),
     "movements": Part(
         1,

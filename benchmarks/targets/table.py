@@ -105,20 +105,6 @@ def one_host():
 
 
 def arena():
-    def over_memory(ranks):
-        def measure(results):
-            ours, memory = results.seconds("arena", ranks, 100 * MIB), memory_seconds(results, ranks)
-            if not memory:
-                raise Missing(f"memory.json has nothing of {ranks} ranks")
-            text = f"{ours / memory[0]:.2f} ({report.format_seconds(ours)} / {report.format_seconds(memory[0])})"
-            return at_most(1.25, ours / memory[0], text)
-
-        return (
-            f"one host, 100 MiB of the arena, {ranks} ranks: time over that of two passes over memory",
-            "<= 1.25",
-            measure,
-        )
-
     def over_gloo(ranks):
         def measure(results):
             ours, gloo = (
@@ -135,7 +121,28 @@ def arena():
             measure,
         )
 
-    return [line(ranks) for line in (over_memory, over_gloo) for ranks in RANKS]
+    return [over_gloo(ranks) for ranks in RANKS]
+
+
+def in_place():
+    """Beside ranks that add in tensors which all of them have mapped."""
+
+    def line(name, size, ranks, most):
+        def measure(results):
+            for run in results.file("in-place")["runs"]:
+                for row in run["rows"]:
+                    if (run["ranks"], row["bytes"]) == (ranks, size):
+                        ours, least = (statistics.median(row["seconds"][each]) for each in (name, "in_place"))
+                        times = f"({report.format_seconds(ours)} / {report.format_seconds(least)})"
+                        return at_most(most, ours / least, f"{ours / least:.2f} {times}")
+            raise Missing(f"in-place.json has no {ranks} ranks with {report.format_bytes(size)}")
+
+        of = " of the arena" if name == "arena" else ""
+        what = f"one host, {report.format_bytes(size)}{of}, {ranks} ranks: time over adding in place"
+        return what, f"<= {most}", measure
+
+    targets = (("switchml", 16 * MIB, 1.6), ("switchml", 100 * MIB, 2.2), ("arena", 100 * MIB, 1.25))
+    return [line(name, size, ranks, most) for name, size, most in targets for ranks in (2, 4)]
 
 
 def movements():
@@ -315,8 +322,17 @@ def small_network():
         what = f"no switch named, links of 250 Mbit/s, {report.format_bytes(size)}, {ranks} ranks: time over Gloo's"
         return what, f"<= {times}" if times else "-", measure
 
+    def without_limit(ranks):
+        def measure(results):
+            ratio, text = results.over_gloo("small-hosts", ranks, 48 * KIB, kind="bfloat16")
+            return at_most(0.35, ratio, text)
+
+        what = f"no switch named, links without a limit, 48 KiB of bfloat16, {ranks} ranks: time over Gloo's"
+        return what, "<= 0.35", measure
+
     targets = {4 * KIB: (0.5, 0.3, 0.2), 64 * KIB: (None, 0.85, 0.6)}
-    return [line(size, *pair) for size, times in targets.items() for pair in zip(RANKS, times)]
+    lines = [line(size, *pair) for size, times in targets.items() for pair in zip(RANKS, times)]
+    return [*lines, *map(without_limit, (2, 4))]
 
 
 def every_host():
@@ -566,6 +582,7 @@ def sharing():
 GROUPS = (
     one_host,
     arena,
+    in_place,
     movements,
     latency,
     serving,

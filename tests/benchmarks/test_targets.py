@@ -97,6 +97,18 @@ def files():
         "movements": by_ranks([moved(name, size, 0.001, 0.0031) for name in names for size in (4 * KIB, 64 * MIB)]),
         "memory": {"runs": [{"ranks": n, "seconds": [0.005, 0.005, 0.009]} for n in (2, 4, 8)]},
         "arena": runs({n: [row(100 * MIB, switchml=0.0062)] for n in (2, 4, 8)}),
+        "in-place": {
+            "runs": [
+                {
+                    "ranks": n,
+                    "rows": [
+                        {"bytes": 16 * MIB, "seconds": {"switchml": [1.59], "arena": [1.0], "in_place": [1.0]}},
+                        {"bytes": 100 * MIB, "seconds": {"switchml": [2.19], "arena": [1.24], "in_place": [1.0]}},
+                    ],
+                }
+                for n in (2, 4)
+            ]
+        },
         "latency": runs({n: latencies(most * 1e-6) for n, most in ((2, 10), (4, 40), (8, 100))}),
         "serving": {"runs": [{"ranks": n, "rows": called_by_engines()} for n in (2, 4)]},
         "movements-network": by_ranks([moved(name, 4 * MIB, seconds, 1.0) for name, seconds in apart.items()]),
@@ -106,6 +118,7 @@ def files():
                 for n, ratios in little.items()
             }
         ),
+        "small-hosts": runs({n: [row(48 * KIB, kind="bfloat16", switchml=0.34, gloo=1.0)] for n in (2, 4)}),
         "every-host-1M": runs(dict.fromkeys((2, 4, 8), every_host(MIB, 0.1))),
         "every-host-16M": runs(dict.fromkeys((2, 4, 8), every_host(16 * MIB, 2.0))),
         "network": runs(dict.fromkeys((2, 4, 8), wire)),
@@ -185,8 +198,9 @@ def test_the_table_has_every_target():
     )
     expected = {
         **moved,
-        "one host, 100 MiB,": 3,
-        "one host, 100 MiB of the arena": 6,
+        "one host, 16 MiB,": 2,
+        "one host, 100 MiB,": 5,
+        "one host, 100 MiB of the arena": 5,
         "one host, 4 KiB,": 6,
         "one host, 64 KiB,": 3,
         "one host, 1 MiB,": 3,
@@ -201,7 +215,7 @@ def test_the_table_has_every_target():
         "no switch named, 1.0% lost": 3,
         "no switch named, TCP": 6,
         "no switch named, 2 hosts": 1,
-        "no switch named, links without a limit": 3,
+        "no switch named, links without a limit": 5,
         "a switch": 6,
         "DDP step": 1,
         "FSDP2 step": 1,
@@ -252,8 +266,12 @@ def worse_spread(found):
 WORSE = {
     "one host, 100 MiB of the arena, 8 ranks: speed over Gloo's with ordinary tensors":
         lambda f: row_of(f, "one-host", 8)["seconds"].update(gloo=[0.0433] * 3),
-    "one host, 100 MiB of the arena, 4 ranks: time over that of two passes over memory":
-        lambda f: row_of(f, "arena", 4)["seconds"].update(switchml=[0.0063] * 3),
+    "one host, 16 MiB, 2 ranks: time over adding in place":
+        lambda f: f["in-place"]["runs"][0]["rows"][0]["seconds"].update(switchml=[1.61]),
+    "one host, 100 MiB of the arena, 4 ranks: time over adding in place":
+        lambda f: f["in-place"]["runs"][1]["rows"][1]["seconds"].update(arena=[1.26]),
+    "no switch named, links without a limit, 48 KiB of bfloat16, 4 ranks: time over Gloo's":
+        lambda f: row_of(f, "small-hosts", 4, "bfloat16")["seconds"].update(switchml=[0.36] * 3),
     "one host, broadcast, 4 ranks: speed over Gloo's":
         lambda f: of_movement(f, "movements", 1, 1).update(gloo=[0.0029] * 3),
     "one host, 4 KiB, 8 ranks: p50":

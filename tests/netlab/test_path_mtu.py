@@ -43,7 +43,7 @@ class Hops(lab.Lab):
             self.middle(middle, only_back)
             if silent:
                 self.silence()
-            self.settings = {"GLOO_SOCKET_IFNAME": "data", "SWITCHML_INTERFACE": "data",
+            self.settings = {"SWITCHML_INTERFACE": "data",
                              "SWITCHML_SWITCH": family.at_port(family.address(9, 2))}  # fmt: skip
             self.switchd = self.start(
                 "switchd",

@@ -280,7 +280,7 @@ class Tree(Controlled):
         self.where = [self.hosts[0]] * 2 + [self.hosts[1]] * 2
 
     def reduce(self, name, where=None, **more):
-        values = {"SWITCHML_PAYLOAD": "1024", "GLOO_SOCKET_IFNAME": "eth0", **more}
+        values = {"SWITCHML_PAYLOAD": "1024", **more}
         return reducing_rank.run_ranks(self, name, where or self.where, settings(self.at, **values))
 
     def drop(self, hook, packets):
@@ -374,8 +374,7 @@ def test_all_collectives_pass_a_exact_tree(tmp_path):
     with Tree(tmp_path) as network:
         ranks = {
             f"moves-{rank}": network.start(f"moves-{rank}", sys.executable, "-c", MOVES, tmp_path / "moves.store", rank,
-                                           namespace=host, GLOO_SOCKET_IFNAME="eth0",
-                                           **settings(network.at, SWITCHML_PRECISION="auto"))
+                                           namespace=host, **settings(network.at, SWITCHML_PRECISION="auto"))
             for rank, host in enumerate(network.where)
         }  # fmt: skip
         network.finish(ranks, 2 * lab.PATIENCE)
@@ -454,7 +453,7 @@ def test_ranks_below_a_broken_path_are_named(tmp_path):
         network.drop("input", "ip saddr 10.79.2.1 udp dport 48879")
         ranks = {
             f"stuck-{rank}": network.start(f"stuck-{rank}", sys.executable, "-c", STUCK, tmp_path / "stuck.store", rank,
-                                           namespace=host, **settings(network.at, GLOO_SOCKET_IFNAME="eth0"))
+                                           namespace=host, **settings(network.at))
             for rank, host in enumerate(network.where)
         }  # fmt: skip
         network.finish(ranks, 2 * lab.PATIENCE)

@@ -87,8 +87,7 @@ class Hosts(Controlled):
         self.await_line("planner", self.planner, "and by those that follow")
 
     def start_ranks(self):
-        values = settings(self.at, SWITCHML_PRECISION="auto", SWITCHML_ON_SWITCH_FAILURE="fallback",
-                          GLOO_SOCKET_IFNAME="eth0")  # fmt: skip
+        values = settings(self.at, SWITCHML_PRECISION="auto", SWITCHML_ON_SWITCH_FAILURE="fallback")
         self.ranks = {
             f"rank{rank}": self.start(f"rank{rank}", sys.executable, "-c", RANK, rank, self.folder / "store",
                                       self.folder / "over", namespace=host, **values)

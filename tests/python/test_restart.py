@@ -140,7 +140,6 @@ def test_an_elastic_restart_ends_well_on_the_same_switch(tmp_path):
     script.write_text(ELASTIC_SCRIPT.format(backend=harness.BACKEND, tests=tests, folder=str(done)))
     environment = {
         **os.environ,
-        "GLOO_SOCKET_IFNAME": "lo",
         "SWITCHML_INTERFACE": "lo",
         "OMP_NUM_THREADS": "1",
         **with_switch(f"127.0.0.1:{port}"),

@@ -28,6 +28,8 @@ class RecordingTransport final : public Transport, public QueuePairs {
  public:
   const char* name() const override { return "recording"; }
   QueuePairs* queue_pairs() override { return this; }
+  bool is_direct() const override { return direct; }
+  bool gathers() const override { return gathers_rests; }
   TransportLimits limits() const override { return {65507, 0, 0}; }
   Endpoint local() const override { return {}; }
   size_t path_frame_bytes(const Endpoint&) const override { return 65507; }
@@ -68,7 +70,7 @@ class RecordingTransport final : public Transport, public QueuePairs {
     for (; n < count && !inbox.empty(); ++n) {
       lent.push_back(std::move(inbox.front()));
       inbox.pop_front();
-      frames[n] = {lent.back().data(), static_cast<uint32_t>(lent.back().size()), {}, arrives_as};
+      frames[n] = {lent.back().data(), static_cast<uint32_t>(lent.back().size()), {}, arrives_as, direct};
     }
     return n;
   }
@@ -80,6 +82,8 @@ class RecordingTransport final : public Transport, public QueuePairs {
 
   std::vector<Bytes> sent;
   bool is_met = true;
+  bool direct = false;
+  bool gathers_rests = false;
   std::vector<bool> may_change;  // of each, whether it must be copied
   std::vector<Ecn> sent_as;
   Ecn arrives_as = Ecn::kNone;

@@ -65,6 +65,26 @@ TEST(LaneSlotsOfExact, AreOneLaneAStream) {  // [ELANE-1]
   EXPECT_EQ(LaneSlots::of_exact(2048).data, 32);
 }
 
+TEST(ShardExact, ADirectLinkNeedsNeitherChecksumsNorRepeats) {
+  LoneShard lone(exact_session());
+  lone.transport->direct = true;
+  std::vector<int32_t> tensor = counting(2 * kExactChunk);
+  const auto outcome = lone.submit(exact_sum(tensor));
+  std::vector<Bytes> frames = lone.step();
+  ASSERT_EQ(frames.size(), 2U);
+  const std::vector<Bytes> later = lone.pass(seconds(2));
+  EXPECT_FALSE(later.empty()) << "the switch is asked what it waits for";
+  EXPECT_EQ(std::count_if(later.begin(), later.end(), is_contribution), 0);
+  for (Bytes& frame : frames) {
+    EXPECT_EQ(exact_header_of(frame).checksum, 0U);
+    wire::write_exact_header(exact_result_header(frame), frame.data());
+  }
+  lone.deliver(frames);
+  ASSERT_EQ(outcome->size(), 1U);
+  EXPECT_TRUE(outcome->front().ok()) << outcome->front().to_string();
+  EXPECT_EQ(lone.counters().retransmissions.get(), 0U);
+}
+
 TEST(ShardExact, IsThroughInOneRoundTrip) {
   std::vector<float> tensor(3 * kExactChunk + 5, 1.5F);
   LoneShard lone(exact_session());

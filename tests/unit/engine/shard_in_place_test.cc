@@ -125,6 +125,40 @@ TEST(ShardInPlace, NotWhatACardDoesNotReach) {
   EXPECT_TRUE(lone.transport->in_place.empty());
 }
 
+TEST(ShardInPlace, OverTcpAnyTensorIsSentFromWhereItLies) {
+  LoneOptions options = exact_session();
+  options.carrier = Carrier::kTcp;
+  LoneShard lone(options);
+  lone.transport->gathers_rests = true;
+  std::vector<int32_t> tensor = counting(2 * kExactChunk + 5);
+  const std::vector<int32_t> input = tensor;
+  const auto outcome = lone.submit(exact_sum(tensor));
+  const std::vector<Bytes> frames = lone.step();
+  ASSERT_EQ(frames.size(), 3U);
+  const auto* const begin = reinterpret_cast<const uint8_t*>(tensor.data());
+  EXPECT_EQ(lone.transport->in_place, (std::vector<const uint8_t*>{begin, begin + kExactChunk * sizeof(int32_t)}))
+      << "short ones are copied";
+  for (const Bytes& frame : frames) EXPECT_TRUE(wire::exact_intact(frame.data(), frame.size(), {kLoneKey}));
+  lone.answer_all(frames);
+  ASSERT_EQ(outcome->size(), 1U);
+  EXPECT_TRUE(outcome->front().ok());
+  EXPECT_EQ(tensor, input);
+}
+
+TEST(ShardInPlace, OverTcpNotAsLongAsAResultMayOverwriteIt) {
+  LoneOptions options = exact_session();
+  options.carrier = Carrier::kTcp;
+  LoneShard lone(options);
+  lone.transport->gathers_rests = true;
+  std::vector<int32_t> tensor = counting(2 * kExactChunk + 1);
+  Collective shifted = exact_sum(tensor);
+  shifted.count = shifted.operands()->output.end = 2 * kExactChunk;
+  shifted.operands()->output.data = tensor.data() + 1;
+  lone.submit(shifted);
+  EXPECT_EQ(lone.step().size(), 2U);
+  EXPECT_TRUE(lone.transport->in_place.empty());
+}
+
 TEST(ShardInPlace, TheSwitchIsForgottenBeforeAFailureIsTold) {
   PlacedSent sent;
   bool told_first = true;

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "socket/address.h"
+#include "switchd/server.h"
 #include "transport/tcp.h"
 #include "transport/udp.h"
 #include "wire/control.h"
@@ -67,6 +68,11 @@ class RawWorker {
     uint8_t frame[wire::kMaxControlBytes];
     member.cookie = ask(frame, wire::build_join(member, 0, 2, frame)).join.cookie;
     return ask(frame, wire::build_join(member, 0, 3, frame));
+  }
+  /// From now on by memory. Precondition: it has joined.
+  void link_directly(SwitchServer& server, const wire::Membership& member) {
+    transport_ = server.link_directly(member, 0, std::move(transport_));
+    EXPECT_TRUE(transport_->is_direct());
   }
 
  private:

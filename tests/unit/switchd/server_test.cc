@@ -13,7 +13,7 @@
 namespace switchml {
 namespace {
 
-void exchange(const char* address, Carrier carrier = Carrier::kPackets) {
+void exchange(const char* address, Carrier carrier = Carrier::kPackets, bool directly = false) {
   ServerOptions options;
   options.listen = loopback(address);
   auto server = SwitchServer::start(options);
@@ -35,6 +35,7 @@ void exchange(const char* address, Carrier carrier = Carrier::kPackets) {
   for (uint8_t w = 0; w < 2; ++w) {
     const wire::Membership member{session.job, session.epoch, session.session_key, w};
     EXPECT_EQ(workers[w].join(member).join.joined, w + 1);
+    if (directly && w == 0) workers[w].link_directly(*server.value(), member);
   }
   // A small frame (copied and batched) and one of the full size (sent from the slot).
   uint16_t slot = 0;
@@ -130,6 +131,21 @@ TEST(Server, AddsOverIpv6Loopback) {
 }
 
 TEST(Server, AddsOverTcp) { exchange("127.0.0.1:0", Carrier::kTcp); }
+
+TEST(Server, AddsForAMemberOfItsProcess) {
+  exchange("127.0.0.1:0", Carrier::kPackets, true);
+  exchange("127.0.0.1:0", Carrier::kTcp, true);
+}
+
+TEST(Server, LinksNoStrangerDirectly) {
+  ServerOptions options;
+  options.listen = loopback("127.0.0.1:0");
+  auto server = SwitchServer::start(options);
+  ASSERT_TRUE(server.ok()) << server.status().to_string();
+  auto link = make_tcp_transport({});
+  ASSERT_TRUE(link.ok()) << link.status().to_string();
+  EXPECT_FALSE(server.value()->link_directly({1, 2, 3, 0}, 0, std::move(link.value()))->is_direct());
+}
 
 TEST(Server, SaysWhetherTcpIsForIt) {  // [OPEN-5]
   ServerOptions options;

@@ -37,9 +37,13 @@ std::vector<uint32_t> first(size_t count) {
   return burst;
 }
 
+/// Half of the bytes of each are its rest.
 std::vector<TxFrame> tx_of(const std::vector<Bytes>& frames) {
   std::vector<TxFrame> out;
-  for (const Bytes& frame : frames) out.push_back({frame.data(), static_cast<uint32_t>(frame.size()), nullptr});
+  for (const Bytes& frame : frames) {
+    const auto size = static_cast<uint32_t>(frame.size()), head = size - size / 2;
+    out.push_back({frame.data(), head, nullptr, frame.data() + head, size / 2});
+  }
   return out;
 }
 

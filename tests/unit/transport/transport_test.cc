@@ -62,6 +62,16 @@ TEST_P(AnyTransport, DeliversABurstOfMixedSizesIntact) {
   EXPECT_EQ(b_->take_error(), "");
 }
 
+TEST_P(AnyTransport, GathersAFrameFromTwoPlaces) {
+  open();
+  if (!a_->gathers()) GTEST_SKIP() << "it sends from one place only";
+  const Bytes frame = pattern(7, 5000);
+  const Endpoint at = b_->local();
+  const TxFrame split{frame.data(), 32, &at, frame.data() + 32, 4968};
+  EXPECT_EQ(a_->send(&split, 1), 1U);
+  expect_same_frames(collect(*b_, 1), {frame});
+}
+
 TEST_P(AnyTransport, DeliversLongRunsOfEqualFrames) {
   open();
   for (const size_t size : {20, 276, 1044, 8212}) {

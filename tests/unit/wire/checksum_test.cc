@@ -51,6 +51,9 @@ TEST(Checksum, IsWhatTheProtocolSays) {  // [EXACT-10]
       const Bytes frame = sealed(bytes, flags);
       EXPECT_EQ(read_exact_header(frame.data()).checksum, expected) << bytes << " bytes, flags " << int{flags};
       EXPECT_TRUE(intact(frame)) << bytes;
+      Bytes head(kExactHeaderBytes);
+      seal_exact(header(flags), {kKey}, head.data(), bytes, frame.data() + kExactHeaderBytes);
+      EXPECT_TRUE(std::equal(head.begin(), head.end(), frame.begin())) << bytes << " bytes that lie elsewhere";
     }
   }
 }
