@@ -35,6 +35,11 @@ OptionValue congestion_control(bool* on) {
   return value::one_of({"cubic", "off"}, set, [=] { return std::string(*on ? "cubic" : "off"); });
 }
 
+OptionValue on_or_off(bool* on) {
+  const auto set = [on](const std::string& name) { *on = name == "on"; };
+  return value::one_of({"on", "off"}, set, [=] { return std::string(*on ? "on" : "off"); });
+}
+
 OptionValue on_failure(bool* fallback) {
   const auto set = [fallback](const std::string& name) { *fallback = name == "fallback"; };
   return value::one_of({"error", "fallback"}, set, [=] { return std::string(*fallback ? "fallback" : "error"); });
@@ -151,6 +156,12 @@ std::vector<Option> table(Config* c) {
        value::or_auto(&c->arena_mib, std::optional<size_t>(), value::whole(0, kMaxArenaMib, &c->arena_mib, " (MiB)")),
        "tensors that each rank may allocate for all ranks of its host to see; auto: half of the machine's memory, "
        "over its ranks"},
+      {"pinned_memory", value::whole(0, kMaxPinnedMib, &c->pinned_mib, " (MiB)"),
+       "memory of the host that a group pins on a rank, at most, for tensors of an accelerator; what is beyond it is "
+       "copied by way of other memory"},
+      {"blocking_wait", on_or_off(&c->blocking_wait),
+       "on: wait() for tensors of an accelerator returns when they are there; off: the caller's stream waits for their "
+       "last copies"},
       {"shards", value::whole(1, kMaxShards, &c->shards),
        "engine threads per rank that sends, each with a socket and its part of the slots"},
       {"affinity", affinity(&c->affinity),

@@ -49,6 +49,12 @@ struct Config {
   /// SWITCHML_ARENA: MiB in which each rank of a host that shares memory may allocate tensors for all of them to see;
   /// nullopt ("auto"): its part of half of the machine's memory. 0..65536. The first rank's counts.
   std::optional<size_t> arena_mib;
+  /// SWITCHML_PINNED_MEMORY: MiB of the host's memory that a group may pin on a rank for tensors of an accelerator;
+  /// what is beyond goes through memory that is not pinned. 0..65536.
+  int pinned_mib = 256;
+  /// SWITCHML_BLOCKING_WAIT: "on": a wait() for tensors of an accelerator blocks the host until they are there; "off":
+  /// at the end, while results are copied to the device, the caller's stream alone.
+  bool blocking_wait = false;
   /// SWITCHML_INTERFACE: network interface with the address that an embedded switch announces; empty: the one that
   /// reaches the store.
   std::string interface;

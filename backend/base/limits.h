@@ -38,6 +38,10 @@ inline constexpr size_t kMaxBlockElements = 256;  // [CALL-4]
 /// A rank's part of the arena, in MiB: 128 such parts are a sixteenth of a process' address space.
 inline constexpr long kMaxArenaMib = 65536;
 
+// ---- memory for tensors of accelerators ----
+/// What a rank may pin for a group, in MiB.
+inline constexpr long kMaxPinnedMib = 65536;
+
 // ---- slots ----
 /// Slots of one job: two lanes need at least one each; a page of a Tofino holds 128.
 inline constexpr int kMinSlots = 4;

@@ -3,7 +3,6 @@
 #include <atomic>
 #include <cstring>
 #include <mutex>
-#include <numeric>
 #include <utility>
 
 #include "c10d/call_text.h"
@@ -149,12 +148,13 @@ class PairwiseExchange : public std::enable_shared_from_this<PairwiseExchange> {
       : messages_(messages_of(*core, call)),
         sizes_(sizes),
         deadline_(deadline),
+        name_(to_string(call)),
         call_(core, CallRecord(core, call, Way::kPeers), type, inputs, {outputs}, time_until(deadline)),
         record_(call_.record()) {}
 
   /// Memory for a tensor's elements; what was made for an output reaches it in the end.
   uint8_t* keep(const at::Tensor& tensor, HostView::Use use, bool apart) {
-    views_.emplace_back(tensor, use, apart);
+    views_.emplace_back(tensor, use, apart, copies_of(tensor));
     return static_cast<uint8_t*>(views_.back().data());
   }
   /// The next rank's.
@@ -164,11 +164,14 @@ class PairwiseExchange : public std::enable_shared_from_this<PairwiseExchange> {
 
   WorkPtr start(const WorkPtr& agreement) {
     call_.leave_thread();
+    if (copies_) copies_->follow_caller();
     WorkPtr work = call_.work();
     agreement->getFuture()->addCallback([self = shared_from_this()](c10::ivalue::Future& future) {
       if (future.hasError()) {
         self->error_ = future.exception_ptr();
         self->over();
+      } else if (self->copies_) {
+        self->call_.core()->stager().post([self] { self->feed(); });
       } else {
         self->exchange();
       }
@@ -183,6 +186,18 @@ class PairwiseExchange : public std::enable_shared_from_this<PairwiseExchange> {
     uint8_t* to;
     size_t expected;
   };
+
+  std::shared_ptr<DeviceCopies> copies_of(const at::Tensor& tensor) {
+    if (tensor.is_cpu()) return nullptr;
+    if (!copies_) copies_ = std::make_shared<DeviceCopies>(tensor.device(), name_, call_.core()->pinned());
+    require_same_device(copies_->device(), tensor.device(), name_);
+    return copies_;
+  }
+
+  void feed() {
+    status_ = call_.core()->feed(*copies_, nullptr);
+    status_.ok() ? exchange() : over();
+  }
 
   // What all ranks agree on needs no message where it is nothing.
   void exchange() {
@@ -234,20 +249,25 @@ class PairwiseExchange : public std::enable_shared_from_this<PairwiseExchange> {
   }
 
   void complete() {
+    const DeviceCopies::Current current(copies_);
     call_.complete([this] {
       std::vector<HostView> views = std::exchange(views_, {});
+      if (copies_ && (error_ || !status_.ok())) copies_->drop_results();
       if (!status_.ok()) call_.core()->call_failed(status_);
       if (!status_.ok()) throw_status(status_, record_.context());
       if (error_) std::rethrow_exception(error_);
       for (HostView& view : views) view.write_back();
     });
+    DeviceCopies::retire(copies_, call_.core()->stager());
   }
 
   const std::shared_ptr<Messages> messages_;
   const AllToAllSizes sizes_;
   const Time deadline_;
+  const char* const name_;
   OpenCall call_;
   const CallRecord record_;
+  std::shared_ptr<DeviceCopies> copies_;
   std::vector<HostView> views_;
   std::vector<Ends> ends_;          // One for each rank.
   std::atomic<int> unfinished_{1};  // messages, and that there are no more
@@ -302,16 +322,9 @@ WorkPtr ProcessGroupSwitchML::alltoall(Tensors& outputs, Tensors& inputs, const 
   const at::AutoDispatchBelowADInplaceOrView guard;
   const AllToAllSizes exchange(rank_, size_, sent, expected);
   if (core_->engine_can_exchange()) {
-    const std::vector<int64_t> splits = bytes_of(sent);
-    const at::Tensor from = at::empty({std::accumulate(splits.begin(), splits.end(), int64_t{0})}, at::kByte);
-    auto* next = static_cast<char*>(from.data_ptr());
-    for (const at::Tensor& input : inputs) {
-      const HostView piece(input, HostView::Use::kRead);
-      if (input.nbytes() > 0) std::memcpy(next, piece.data(), input.nbytes());
-      next += input.nbytes();
-    }
     EngineCall call = movement(Call::kAllToAll, OpType::ALLTOALL, outputs, "a tensor for each rank", Terms::of(opts));
     if (Footprint::clash(outputs)) call.apart();
+    const at::Tensor from = call.packed(inputs);
     exchange.issue(&call, from, call.memory_of(outputs));
     call.show_inputs(inputs);
     return remember(call.issue(outputs));

@@ -218,6 +218,8 @@ py::object stats(const BasePtr& backend) {
   result["memory_bytes"] = statistics.memory_bytes;
   result["arena_bytes"] = statistics.arena_bytes;
   result["arena_limit_bytes"] = statistics.arena_limit_bytes;
+  result["pinned_bytes"] = statistics.pinned_bytes;
+  result["pinned_limit_bytes"] = statistics.pinned_limit_bytes;
   if (!statistics.embedded.empty()) result["switch"] = py::cast(statistics.embedded);
   return result;
 }

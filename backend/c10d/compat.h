@@ -54,6 +54,9 @@
 #define SWITCHML_OVERRIDE_OF_2_15
 #endif
 
+// Streams, events and pinned memory of any accelerator.
+#define SWITCHML_STAGES_DEVICES (SWITCHML_TORCH >= 213)
+
 namespace switchml::compat {
 
 // ---- classes ----

@@ -37,12 +37,12 @@ class EngineCall::Pending : public std::enable_shared_from_this<EngineCall::Pend
 
   /// `waits`: this thread does what it can of it.
   void launch(bool waits) {
-    const bool holds = more != nullptr;
+    const bool holds = more != nullptr || feeds_first();
     if (holds || core->order().is_held()) {
       call->leave_thread();
-      if (!core->order().pass([self = shared_from_this()] { self->start(false); }, holds)) return;
+      if (!core->order().pass([self = shared_from_this()] { self->begin(false); }, holds)) return;
     }
-    start(waits);
+    begin(waits);
   }
 
   std::shared_ptr<GroupCore> core;
@@ -51,19 +51,37 @@ class EngineCall::Pending : public std::enable_shared_from_this<EngineCall::Pend
   Results results;
   std::vector<Outstanding::WeakWork> before;
   const char* operation = "";
-  int root = -1;         // The root of a reduce.
-  std::string detail;    // Follows operation, type and count in messages.
-  std::string what;      // Replaces operation, type and count in messages.
-  bool refused = false;  // By Exchange::on_sizes_known, which knows what all have called.
+  int root = -1;                         // The root of a reduce.
+  std::string detail;                    // Follows operation, type and count in messages.
+  std::string what;                      // Replaces operation, type and count in messages.
+  std::shared_ptr<DeviceCopies> copies;  // Null unless tensors of an accelerator are staged.
+  bool inputs_first = false;             // It is issued when all of them are there.
+  bool refused = false;                  // By Exchange::on_sizes_known, which knows what all have called.
   std::function<void(const std::shared_ptr<Pending>&)> more;  // EngineCall::then()
 
  private:
+  bool feeds_first() const { return copies && (inputs_first || core->group().size == 1); }
+
+  void begin(bool waits) {
+    if (!feeds_first()) return start(waits);
+    core->stager().post([self = shared_from_this()] {
+      self->status = self->core->feed(*self->copies, nullptr);
+      self->status.ok() ? self->start(false) : self->complete();
+      self->core->order().release();
+    });
+  }
+
   void start(bool waits) {
+    const std::shared_ptr<Session> session = core->session();
     self_ = shared_from_this();
     unfinished.store(parts.size() + 1);
-    const std::shared_ptr<Session> session = core->session();
     if (session) {
-      fly(session->engine(), waits);
+      if (copies) gate();
+      fly(session->engine(), waits && !copies);
+      if (copies && !feeds_first()) {
+        core->stager().post(
+            [core = core, copies = copies, session] { static_cast<void>(core->feed(*copies, session)); });
+      }
     } else {
       const Status closed = core->closed();
       for (const Collective& part : parts) ended(closed.ok() ? complete_alone(part) : closed);
@@ -94,6 +112,13 @@ class EngineCall::Pending : public std::enable_shared_from_this<EngineCall::Pend
     turn->work_until([this] { return unfinished.load() == 1; });
   }
 
+  void gate() {
+    const auto written = [weak = std::weak_ptr<DeviceCopies>(copies), core = core.get()] {
+      if (const auto copies_ = weak.lock()) core->stager().post([copies_] { copies_->copy_out_early(); }, 1);
+    };
+    for (Collective& part : parts) copies->gate(&part, written);
+  }
+
   size_t bytes() const {
     size_t sum = 0;
     for (const Collective& part : parts) sum += part.count * element_bytes(part.type);
@@ -115,13 +140,16 @@ class EngineCall::Pending : public std::enable_shared_from_this<EngineCall::Pend
   void complete() {
     if (more && status.ok()) return go_on();
     if (std::exchange(more, nullptr)) core->order().release();
+    const DeviceCopies::Current current(copies);
     call->complete([this] {
       Results delivered;
       std::swap(delivered, results);
+      if (!status.ok() && copies) copies->drop_results();
       if (!status.ok()) throw_failure();
       for (const Outstanding::WeakWork& weak : before) wait_for(weak);
       delivered.write();
     });
+    DeviceCopies::retire(copies, core->stager());
   }
 
   void go_on() {
@@ -207,11 +235,28 @@ EngineCall::EngineCall(std::shared_ptr<GroupCore> core, Call call, c10d::OpType 
 
 at::Tensor EngineCall::prepared(const at::Tensor& tensor) {
   inputs_.push_back(tensor);
+  at::Tensor source = tensor;
   if (op_.op_ == c10d::ReduceOp::PREMUL_SUM) {
     const at::AutoDispatchBelowADInplaceOrView guard;
-    return compat::premultiplied(tensor, op_);
+    source = compat::premultiplied(tensor, op_);
   }
-  return HostView(tensor, HostView::Use::kRead).host();
+  return HostView(source, HostView::Use::kRead, false, copies_of(source)).host();
+}
+
+std::shared_ptr<DeviceCopies> EngineCall::copies_of(const at::Tensor& tensor) {
+  if (tensor.is_cpu()) return nullptr;
+  std::shared_ptr<DeviceCopies>& copies = flight_->copies;
+  if (!copies) copies = std::make_shared<DeviceCopies>(tensor.device(), to_string(call_), flight_->core->pinned());
+  require_same_device(copies->device(), tensor.device(), to_string(call_));
+  return copies;
+}
+
+void EngineCall::require_one_device(at::ArrayRef<std::vector<at::Tensor>> lists) const {
+  const c10::Device& device = flight_->copies->device();
+  for (const at::Tensor& tensor : inputs_) require_same_device(device, tensor.device(), to_string(call_));
+  for (const std::vector<at::Tensor>& list : lists) {
+    for (const at::Tensor& tensor : list) require_same_device(device, tensor.device(), to_string(call_));
+  }
 }
 
 /// Complex numbers add as their real and imaginary parts do.
@@ -249,8 +294,9 @@ void EngineCall::add_integer_mean(const at::Tensor& input, const at::Tensor& out
     flight_->results.means.emplace_back(output, ranks);
     sums = flight_->results.means.back().sums();
   }
-  add(given.quotients, sums.quotients, begin, end);
-  add(given.remainders, sums.remainders, begin, end);
+  const std::shared_ptr<DeviceCopies> copies = copies_of(input);
+  add(HostView(given.quotients, HostView::Use::kRead, false, copies).host(), sums.quotients, begin, end);
+  add(HostView(given.remainders, HostView::Use::kRead, false, copies).host(), sums.remainders, begin, end);
 }
 
 void EngineCall::root(int rank) { flight_->root = rank; }
@@ -272,7 +318,7 @@ void EngineCall::to_root(const at::Tensor& tensor, bool is_root) {
     return;
   }
   inputs_.push_back(tensor);
-  HostView view(tensor, HostView::Use::kReadWrite);
+  HostView view(tensor, HostView::Use::kReadWrite, false, copies_of(tensor));
   add(view.host(), view.host(), 0, count);
   if (view.is_copy()) flight_->results.outputs.push_back(std::move(view));
 }
@@ -298,8 +344,8 @@ void EngineCall::slice(const at::Tensor& input, const at::Tensor& output, size_t
 
 /// Memory for a result, from which it reaches `output` in the end.
 at::Tensor EngineCall::target(const at::Tensor& output, bool apart) {
-  if (!apart) {
-    flight_->results.outputs.emplace_back(output, HostView::Use::kWrite);
+  if (!apart || !output.is_cpu()) {
+    flight_->results.outputs.emplace_back(output, HostView::Use::kWrite, apart, copies_of(output));
     return flight_->results.outputs.back().host();
   }
   const at::AutoDispatchBelowADInplaceOrView guard;
@@ -325,8 +371,30 @@ Collective EngineCall::moved(Kind kind, size_t bytes) const {
 
 const void* EngineCall::given(const at::Tensor& input, bool apart) {
   inputs_.push_back(input);
-  flight_->results.kept.push_back(HostView(input, HostView::Use::kRead, apart).host());
+  flight_->results.kept.push_back(HostView(input, HostView::Use::kRead, apart, copies_of(input)).host());
   return flight_->results.kept.back().data_ptr();
+}
+
+at::Tensor EngineCall::packed(const std::vector<at::Tensor>& tensors) {
+  int64_t bytes = 0;
+  for (const at::Tensor& tensor : tensors) bytes += static_cast<int64_t>(tensor.nbytes());
+  const std::shared_ptr<DeviceCopies> copies = copies_of(tensors.front());
+  flight_->inputs_first = true;
+  at::Tensor all = copies ? copies->memory({bytes}, at::kByte) : at::empty({bytes}, at::kByte);
+  int64_t begin = 0;
+  for (const at::Tensor& tensor : tensors) {
+    const int64_t end = begin + static_cast<int64_t>(tensor.nbytes());
+    if (copies) {
+      require_same_device(copies->device(), tensor.device(), to_string(call_));
+      const at::Tensor plain = HostView::is_plain(tensor) ? tensor : tensor.resolve_conj().resolve_neg().contiguous();
+      copies->read(plain.view({plain.numel()}).view(at::kByte), all.slice(0, begin, end));
+    } else if (tensor.numel() > 0) {
+      const HostView piece(tensor, HostView::Use::kRead);
+      std::memcpy(static_cast<char*>(all.data_ptr()) + begin, piece.data(), tensor.nbytes());
+    }
+    begin = end;
+  }
+  return all;
 }
 
 void* EngineCall::memory_of(const at::Tensor& output) {
@@ -340,7 +408,12 @@ std::vector<void*> EngineCall::memory_of(const std::vector<at::Tensor>& outputs)
   return all;
 }
 
-void EngineCall::copy(const at::Tensor& from, const at::Tensor& to) { flight_->results.copies.emplace_back(from, to); }
+void EngineCall::copy(const at::Tensor& from, const at::Tensor& to) {
+  flight_->results.copies.emplace_back(from, to);
+  for (const at::Tensor& tensor : {from, to}) {
+    if (const std::shared_ptr<DeviceCopies> copies = copies_of(tensor)) copies->keep(tensor);
+  }
+}
 
 void EngineCall::broadcast(const at::Tensor& tensor, int root) {
   const bool is_root = root == flight_->core->group().rank;
@@ -353,6 +426,7 @@ void EngineCall::scatter(const std::vector<at::Tensor>& pieces, const at::Tensor
   part.root = root;
   if (root == flight_->core->group().rank) {
     for (const at::Tensor& piece : pieces) part.inputs.push_back(given(piece, false));
+    flight_->inputs_first = true;
   }
   part.output = memory_of(output);
   flight_->parts.push_back(moved(std::move(part), output.nbytes()));
@@ -445,6 +519,7 @@ void EngineCall::tag_parts() {
 
 c10::intrusive_ptr<c10d::Work> EngineCall::issue_lists(at::ArrayRef<std::vector<at::Tensor>> lists) {
   const std::shared_ptr<GroupCore>& core = flight_->core;
+  if (flight_->copies) require_one_device(lists);
   if (core->group().size > 1) core->start_pool(call_);
   // A precheck accompanies a call that is counted already.
   CallRecord record = precheck_ ? CallRecord::of_precheck(core, call_) : CallRecord(core, call_, core->engine_way());
@@ -452,6 +527,7 @@ c10::intrusive_ptr<c10d::Work> EngineCall::issue_lists(at::ArrayRef<std::vector<
                         time_until(deadline_));
   c10::intrusive_ptr<SwitchWork> work = flight_->call->work();
   work->record().started();
+  if (flight_->copies) flight_->copies->follow_caller();
   tag_parts();
   std::exchange(flight_, nullptr)->launch(waits_);
   return work;

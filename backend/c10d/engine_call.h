@@ -54,6 +54,8 @@ class EngineCall {
   /// Each rank gets parts of the `input` of all: format/collective.h, Exchange.
   using OnSizesKnown = decltype(Exchange::on_sizes_known);
   void exchange(const at::Tensor& input, std::vector<uint64_t> sizes, OnSizesKnown on_sizes_known);
+  /// A tensor of bytes with all that the tensors have, one after the other.
+  at::Tensor packed(const std::vector<at::Tensor>& tensors);
   /// Memory for a result, from which it reaches `output` in the end.
   void* memory_of(const at::Tensor& output);
   std::vector<void*> memory_of(const std::vector<at::Tensor>& outputs);
@@ -82,6 +84,10 @@ class EngineCall {
   /// Two parts; `output` is undefined where nothing of the result is wanted.
   void add_integer_mean(const at::Tensor& input, const at::Tensor& output, size_t begin, size_t end);
   at::Tensor prepared(const at::Tensor& tensor);
+  /// The call's, made for the first tensor of an accelerator; null for one of the host.
+  std::shared_ptr<DeviceCopies> copies_of(const at::Tensor& tensor);
+  /// Throws unless all tensors of the call are on one device.
+  void require_one_device(at::ArrayRef<std::vector<at::Tensor>> lists) const;
   at::Tensor target(const at::Tensor& output, bool apart);
   template <typename Kind>
   Collective moved(Kind kind, size_t bytes) const;

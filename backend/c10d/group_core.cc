@@ -25,11 +25,14 @@ FlightGroup flight_group_of(const GroupInfo& group, const std::vector<uint64_t>&
 }
 }  // namespace
 
-GroupCore::GroupCore(GroupInfo group, std::vector<uint64_t> global_ranks, const void* world)
+GroupCore::GroupCore(GroupInfo group, std::vector<uint64_t> global_ranks, const void* world, size_t pinned_limit,
+                     bool blocks_hosts)
     : group_(std::make_shared<const GroupInfo>(std::move(group))),
       global_ranks_(completed(std::move(global_ranks), group_->size)),
       world_(world),
-      flight_group_(FlightLog::of_process().add_group(flight_group_of(*group_, global_ranks_))) {}
+      flight_group_(FlightLog::of_process().add_group(flight_group_of(*group_, global_ranks_))),
+      pinned_(std::make_shared<PinnedBytes>(pinned_limit)),
+      blocks_hosts_(blocks_hosts) {}
 
 std::string call_context(const GroupInfo& group, Call call) {
   return std::string("switchml ") + to_string(call) + " on rank " + std::to_string(group.rank) + " of " +
@@ -123,6 +126,19 @@ void GroupCore::let_signals_in(const std::string& what) {
 
 void GroupCore::give_up(const std::string& why) {
   if (const std::shared_ptr<Session> open = session()) open->give_up(why);
+}
+
+Status GroupCore::feed(DeviceCopies& copies, const std::shared_ptr<Session>& session) {
+  try {
+    copies.feed([&] {
+      if (session) session->engine().wake();
+    });
+    return {};
+  } catch (...) {
+    Status status(Code::kUnavailable, exception_text(std::current_exception()).value_or("an unknown error"));
+    give_up(status.message());
+    return status;
+  }
 }
 
 void GroupCore::begin_operation() {

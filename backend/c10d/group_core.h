@@ -18,6 +18,7 @@
 #include "c10d/compat.h"
 #include "c10d/completion.h"
 #include "c10d/completion_hooks.h"
+#include "c10d/device_staging.h"
 #include "c10d/timeout_extensions.h"
 #include "session/session.h"
 #include "socket/close_on_fork.h"
@@ -53,7 +54,9 @@ std::string call_context(const GroupInfo& group, Call call);
 class GroupCore {
  public:
   /// `global_ranks`: of its members, where they are not 0, 1, ... `world`: which world they count in; null: not known.
-  explicit GroupCore(GroupInfo group, std::vector<uint64_t> global_ranks = {}, const void* world = nullptr);
+  /// `pinned_limit`: PinnedBytes::limit(). `blocks_hosts`: waits for results on devices do.
+  explicit GroupCore(GroupInfo group, std::vector<uint64_t> global_ranks = {}, const void* world = nullptr,
+                     size_t pinned_limit = 0, bool blocks_hosts = false);
 
   /// Whether this process is a child that was forked from the group's: it has none of the group's threads.
   bool inherited() const { return fork_generation() != born_in_; }
@@ -62,7 +65,13 @@ class GroupCore {
   const std::shared_ptr<const GroupInfo>& shared_group() const { return group_; }
   CallTable& calls() { return calls_; }
   CompletionPool& pool() { return pool_; }
+  /// What copies tensors of accelerators: inputs on level 0, results on level 1.
+  CompletionPool& stager() { return stager_; }
+  const std::shared_ptr<PinnedBytes>& pinned() const { return pinned_; }
+  bool blocks_hosts() const { return blocks_hosts_; }
   CallOrder& order() { return order_; }
+  /// Of messages that this rank sends.
+  CallOrder& sends() { return sends_; }
   /// Makes the pool's first thread. Throws where the system gives none, in the name of `call`.
   void start_pool(Call call);
 
@@ -116,6 +125,8 @@ class GroupCore {
   void let_signals_in(const std::string& what);
   /// This rank does not go on: the session ends on all ranks, with `why`.
   void give_up(const std::string& why);
+  /// Copies the inputs of a call; `session`, where it is not null, waits for them. An error ends the session, too.
+  Status feed(DeviceCopies& copies, const std::shared_ptr<Session>& session);
 
   /// Calls on their way through the switch: one begins, one has ended, wait for all (false: `limit` passed first).
   void begin_operation();
@@ -133,6 +144,9 @@ class GroupCore {
   const uint64_t flight_group_;
   CallTable calls_;
   CallOrder order_;
+  CallOrder sends_;
+  const std::shared_ptr<PinnedBytes> pinned_;
+  const bool blocks_hosts_;
   std::atomic<uint64_t> sequence_{0};
   std::atomic<bool> timed_{false};
   std::atomic<Way> engine_way_{Way::kLocal};
@@ -150,7 +164,8 @@ class GroupCore {
   std::once_flag compared_;
   std::string comparison_;
 
-  CompletionPool pool_;  // last: its threads end before the rest goes
+  CompletionPool pool_;  // last, with the next: their threads end before the rest goes
+  CompletionPool stager_;
 };
 
 /// Collectives that were issued and may still run, for a barrier to wait for. Holds no tensor. Thread-safe.

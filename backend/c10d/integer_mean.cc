@@ -11,7 +11,7 @@ IntegerMean::Terms IntegerMean::terms_of(const at::Tensor& numbers, int ranks) {
 IntegerMean::IntegerMean(const at::Tensor& output, int ranks)
     : output_(output),
       ranks_(ranks),
-      sums_{at::empty(output.sizes(), output.options().memory_format(at::MemoryFormat::Contiguous)),
+      sums_{at::empty(output.sizes(), output.options().device(at::kCPU).memory_format(at::MemoryFormat::Contiguous)),
             at::empty(output.sizes(), at::kInt)} {}
 
 void IntegerMean::write() const {

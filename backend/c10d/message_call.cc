@@ -22,7 +22,10 @@ class MessageCall : public std::enable_shared_from_this<MessageCall> {
       : messages_(std::move(messages)),
         sends_(call == Call::kSend),
         tag_(message.tag),
-        view_(std::in_place, tensors[0], sends_ ? HostView::Use::kRead : HostView::Use::kWrite),
+        copies_(tensors[0].is_cpu()
+                    ? nullptr
+                    : std::make_shared<DeviceCopies>(tensors[0].device(), to_string(call), core->pinned())),
+        view_(std::in_place, tensors[0], sends_ ? HostView::Use::kRead : HostView::Use::kWrite, false, copies_),
         call_(core, CallRecord(core, call, core->message_way()), type, tensors, {tensors},
               time_until(message.deadline)) {}
 
@@ -35,6 +38,7 @@ class MessageCall : public std::enable_shared_from_this<MessageCall> {
     kOver,
   };
 
+  void send_in_order(const Message& message);
   void over(const Status& status, int source);
   void work_until(Time end);
   void tend(const std::function<void()>& work);
@@ -43,6 +47,7 @@ class MessageCall : public std::enable_shared_from_this<MessageCall> {
   std::shared_ptr<Messages> messages_;
   const bool sends_;
   const int tag_;
+  const std::shared_ptr<DeviceCopies> copies_;  // Null for a tensor of the host.
   std::optional<HostView> view_;
   OpenCall call_;
   std::atomic<State> state_{State::kOpen};
@@ -55,13 +60,34 @@ c10::intrusive_ptr<c10d::Work> MessageCall::start(Message message) {
   const c10::intrusive_ptr<SwitchWork> work = call_.work();
   work->record().started();
   work->record().set_peer(message.peer, tag_);
-  work->let_waiter_work([weak = weak_from_this()](Time end) {
-    if (const std::shared_ptr<MessageCall> self = weak.lock()) self->work_until(end);
-  });
+  if (copies_) {
+    copies_->follow_caller();
+  } else {
+    work->let_waiter_work([weak = weak_from_this()](Time end) {
+      if (const std::shared_ptr<MessageCall> self = weak.lock()) self->work_until(end);
+    });
+  }
   message.done = [self = shared_from_this()](const Status& status, int source) { self->over(status, source); };
   sends_ ? message.from = view_->data() : message.to = view_->data();
+  if (sends_ && (copies_ || call_.core()->sends().is_held())) {
+    send_in_order(message);
+    return work;
+  }
   tend([&] { sends_ ? messages_->send(std::move(message)) : messages_->receive(std::move(message)); });
   return work;
+}
+
+/// Behind what is still copied from a device.
+void MessageCall::send_in_order(const Message& message) {
+  const auto send = [self = shared_from_this(), message] {
+    if (!self->copies_) return self->messages_->send(Message(message));
+    self->call_.core()->stager().post([self, message] {
+      const Status fed = self->call_.core()->feed(*self->copies_, nullptr);
+      fed.ok() ? self->messages_->send(Message(message)) : self->over(fed, -1);
+      self->call_.core()->sends().release();
+    });
+  };
+  if (call_.core()->sends().pass(send, copies_ != nullptr)) send();
 }
 
 void MessageCall::over(const Status& status, int source) {
@@ -88,11 +114,14 @@ void MessageCall::work_until(Time end) {
 void MessageCall::complete() {
   if (source_ >= 0) call_.work()->set_source(source_);
   call_.record().set_peer(source_, tag_);
+  const DeviceCopies::Current current(copies_);
   call_.complete([this] {
     std::optional<HostView> view = std::exchange(view_, std::nullopt);
+    if (copies_ && !status_.ok()) copies_->drop_results();
     if (!status_.ok()) throw_status(status_, call_.record().context());
     view->write_back();
   });
+  DeviceCopies::retire(copies_, call_.core()->stager());
 }
 
 }  // namespace

@@ -159,9 +159,9 @@ ProcessGroupSwitchML::ProcessGroupSwitchML(Settings settings)
 }
 
 void ProcessGroupSwitchML::join_ranks(milliseconds timeout) {
-  core_ =
-      std::make_shared<GroupCore>(GroupInfo{settings_.rank, settings_.size, settings_.name, host_of(settings_.store)},
-                                  settings_.global_ranks, settings_.world);
+  core_ = std::make_shared<GroupCore>(
+      GroupInfo{settings_.rank, settings_.size, settings_.name, host_of(settings_.store)}, settings_.global_ranks,
+      settings_.world, static_cast<size_t>(settings_.config.pinned_mib) << 20, settings_.config.blocking_wait);
   monitored_barrier_.reset();
   if (settings_.awaits_ranks) {
     core_->close(Status(Code::kUnavailable, "the group has no ranks before its first reconfigure()"));
@@ -318,6 +318,7 @@ void ProcessGroupSwitchML::part_with_interpreter() {
   dropped.take_over(core_->abort_hooks());
   const bool rests = core_->wait_until_landed(kShutdownGrace) && core_->failure().ok();
   if (!rests || settings_.needs_interpreter) return shutdown();
+  core_->stager().rest();
   core_->pool().rest();
 }
 
@@ -334,6 +335,7 @@ void ProcessGroupSwitchML::end_everything() {
   if (session) session->abort("the process group was shut down");
   if (session) session->when_rank_is_lost(nullptr);
   core_->wait_until_landed(kShutdownGrace);  // Aborted calls end on the pool's threads, not on the engine's.
+  core_->stager().join();
   core_->pool().join();
   session.reset();
 }
@@ -371,6 +373,8 @@ Statistics ProcessGroupSwitchML::statistics() const {
   result.worker.emplace("without_switch", 0);
   WorkerCounters{}.for_each([&](const CounterInfo& info, uint64_t value) { result.worker.emplace(info.name, value); });
   result.kernels = switchml::kernels().name;
+  result.pinned_bytes = core_->pinned()->used();
+  result.pinned_limit_bytes = core_->pinned()->limit();
   return result;
 }
 

@@ -37,6 +37,8 @@ struct Statistics {
   uint64_t memory_bytes = 0;
   uint64_t arena_bytes = 0;  // Bytes of tensors.
   uint64_t arena_limit_bytes = 0;
+  uint64_t pinned_bytes = 0;  // Memory for tensors of an accelerator.
+  uint64_t pinned_limit_bytes = 0;
 };
 
 class ProcessGroupSwitchML final : public compat::Base {

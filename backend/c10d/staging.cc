@@ -3,6 +3,7 @@
 #include <ATen/EmptyTensor.h>
 
 #include <algorithm>
+#include <memory>
 #include <string>
 #include <utility>
 
@@ -33,6 +34,11 @@ void require_defined(const at::Tensor& tensor, const char* call) {
 void require_host(const at::Tensor& tensor, const char* call) {
   require_defined(tensor, call);
   if (tensor.device().is_cpu()) return;
+  if (tensor.layout() == at::kStrided && can_stage(tensor.device())) return;
+  if (can_stage(tensor.device())) {
+    compat::throw_argument_error(std::string("switchml ") + call + ": unsupported layout " + c10::str(tensor.layout()) +
+                                 " on " + tensor.device().str() + "; allowed: Strided there, and Sparse on cpu");
+  }
   compat::throw_argument_error(std::string("switchml ") + call + ": unsupported device type " + tensor.device().str() +
                                "; allowed: cpu (for other devices name a backend of theirs beside it: "
                                "init_process_group(\"cpu:switchml,cuda:nccl\"))");
@@ -42,7 +48,16 @@ void require_host(const std::vector<at::Tensor>& tensors, const char* call) {
   for (const at::Tensor& tensor : tensors) require_host(tensor, call);
 }
 
-HostView::HostView(const at::Tensor& tensor, Use use, bool apart) : tensor_(tensor) {
+HostView::HostView(const at::Tensor& tensor, Use use, bool apart, std::shared_ptr<DeviceCopies> copies)
+    : tensor_(tensor) {
+  if (!tensor.is_cpu()) {
+    copies_ = std::move(copies);
+    copy_out_ = use != Use::kRead;
+    host_ = copies_->memory(tensor.sizes(), tensor.scalar_type());
+    if (use != Use::kWrite) copies_->read(tensor, host_);
+    if (copy_out_ && !apart) copies_->write_early(host_, tensor);
+    return;
+  }
   if (!apart && is_plain(tensor)) {
     host_ = tensor;
     return;
@@ -55,6 +70,7 @@ HostView::HostView(const at::Tensor& tensor, Use use, bool apart) : tensor_(tens
 
 void HostView::write_back() {
   if (!copy_out_) return;
+  if (copies_) return copies_->copy_out(host_, tensor_);
   const at::AutoDispatchBelowADInplaceOrView guard;
   tensor_.copy_(host_);
 }

@@ -1,13 +1,15 @@
-// The one place where a tensor becomes memory that the engine can read and write. Host tensors now; device tensors will
-// enter here (a pinned copy on a side stream in the constructor, the way back in write_back()).
+// The one place where a tensor becomes memory that the engine can read and write: its own, or a copy, or for an
+// accelerator's pinned memory of the host (c10d/device_staging.h).
 #pragma once
 
 #include <cstddef>
+#include <memory>
 #include <optional>
 #include <vector>
 
 #include "base/element_type.h"
 #include "c10d/compat.h"
+#include "c10d/device_staging.h"
 
 namespace switchml {
 
@@ -20,7 +22,7 @@ void require_defined(const at::Tensor& tensor, const char* call);
 /// it.
 void require_memory(const at::Tensor& tensor, const char* call);
 /// Throws RuntimeError naming `call`, the device and what is allowed, unless the tensor is a dense or sparse host
-/// tensor.
+/// tensor, or a dense one that can be staged.
 void require_host(const at::Tensor& tensor, const char* call);
 void require_host(const std::vector<at::Tensor>& tensors, const char* call);
 
@@ -37,8 +39,9 @@ class HostView {
   static bool is_plain(const at::Tensor& tensor) {
     return tensor.is_contiguous() && !tensor.is_neg() && !tensor.is_conj();
   }
-  /// `apart`: a copy in any case.
-  HostView(const at::Tensor& tensor, Use use, bool apart = false);
+  /// `apart`: a copy in any case, which reaches the tensor in write_back() alone. `copies`: those of a call, which copy
+  /// an accelerator's tensor, both ways behind the caller's back; null for a tensor of the host.
+  HostView(const at::Tensor& tensor, Use use, bool apart = false, std::shared_ptr<DeviceCopies> copies = nullptr);
 
   void* data() const { return host_.data_ptr(); }
   size_t count() const { return static_cast<size_t>(host_.numel()); }
@@ -54,6 +57,7 @@ class HostView {
   at::Tensor tensor_;
   at::Tensor host_;
   bool copy_out_ = false;
+  std::shared_ptr<DeviceCopies> copies_;  // Null for a tensor of the host.
 };
 
 /// Whether the memories of two dense tensors overlap. What lies between a tensor's elements counts as its own.

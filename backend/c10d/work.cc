@@ -45,6 +45,13 @@ std::exception_ptr status_exception(const Status& status, const std::string& con
 
 namespace {
 
+/// What has streams that a future records: all of a call's tensors are on one device.
+std::vector<c10::Device> devices_of(const OutputLists& outputs, at::ArrayRef<at::Tensor> inputs) {
+  const at::ArrayRef<at::Tensor> any = outputs.empty() || outputs[0].empty() ? inputs : outputs[0];
+  if (any.empty() || any[0].is_cpu()) return {};
+  return {any[0].device()};
+}
+
 std::atomic<bool> outlives{false};
 std::atomic<int> under_completion{0};  // threads in complete()
 
@@ -57,7 +64,10 @@ SwitchWork::SwitchWork(int rank, c10d::OpType type, CallRecord record, OutputLis
     : c10d::Work(rank, type, is_profiled ? record.title() : nullptr,
                  is_profiled ? inputs.vec() : std::vector<at::Tensor>()),
       record_(std::move(record)),
-      outputs_(std::move(outputs)) {}
+      devices_(devices_of(outputs, inputs)),
+      outputs_(std::move(outputs)) {
+  if (!devices_.empty()) getFuture();
+}
 
 void SwitchWork::release_resources() {
   outputs_.clear();
@@ -78,9 +88,12 @@ bool SwitchWork::wait(std::chrono::milliseconds timeout) {
     compat::throw_backend_error(
         context() + ": this process was forked from the one that made the call, which alone can wait for it");
   }
-  if (!isCompleted()) {
-    wait_until_completed(timeout);
-    if (const auto future = made_future()) future->wait();  // Set right after, by the thread that completed the work.
+  const bool was_completed = isCompleted();
+  if (!was_completed) wait_until_completed(timeout);
+  if (!was_completed || !devices_.empty()) {
+    // Set right after, by the thread that completed the work. The current streams of devices wait for the results, too.
+    if (const auto future = made_future()) future->wait();
+    if (blocks_host_ && !devices_.empty() && !exception_) await_current_stream(devices_.front());
   }
   if (outlives.load() && !CompletionPool::on_its_thread()) await_completions();
   over_.store(true);
@@ -139,7 +152,8 @@ c10::intrusive_ptr<c10::ivalue::Future> SwitchWork::getFuture() {
   const std::lock_guard<std::mutex> lock(mutex_);
   if (!future_) {
     const c10::TypePtr list = c10::ListType::create(c10::TensorType::get());
-    future_ = c10::make_intrusive<c10::ivalue::Future>(outputs_.size() > 1 ? c10::ListType::create(list) : list);
+    future_ =
+        c10::make_intrusive<c10::ivalue::Future>(outputs_.size() > 1 ? c10::ListType::create(list) : list, devices_);
     if (completed_) set(*future_);
   }
   return future_;
@@ -225,6 +239,7 @@ c10::intrusive_ptr<SwitchWork> begun(const GroupCore& core, CallRecord record, c
 OpenCall::OpenCall(std::shared_ptr<GroupCore> core, CallRecord record, c10d::OpType type,
                    at::ArrayRef<at::Tensor> inputs, OutputLists outputs, milliseconds timeout)
     : core_(std::move(core)), work_(begun(*core_, std::move(record), type, inputs, std::move(outputs), timeout)) {
+  if (core_->blocks_hosts()) work_->block_host();
   core_->begin_operation();
 }
 

@@ -42,7 +42,7 @@ class SwitchWork final : public c10d::Work {
   bool wait(std::chrono::milliseconds timeout = kNoTimeout) override;
   /// The only list of outputs; throws RuntimeError where there are several.
   std::vector<at::Tensor> result() override;
-  /// Made when it is first asked for: most calls are over without.
+  /// Made when it is first asked for, since most calls are over without; on devices at once.
   c10::intrusive_ptr<c10::ivalue::Future> getFuture() override;
   uint64_t getSequencenumber() const SWITCHML_LATER_OVERRIDE { return record_.sequence(); }
   /// Milliseconds from the beginning to completion. Throws RuntimeError where calls were not timed, or it is not over.
@@ -60,6 +60,9 @@ class SwitchWork final : public c10d::Work {
 
   /// What the thread of a wait() does first, until `end` at most: it may complete the work. Set before anybody waits.
   void let_waiter_work(std::function<void(Time end)> work) { waiters_work_ = std::move(work); }
+
+  /// wait() blocks the host until results are on the device.
+  void block_host() { blocks_host_ = true; }
 
   /// The sender of a message. Before succeed().
   void set_source(int rank) { source_ = rank; }
@@ -86,6 +89,8 @@ class SwitchWork final : public c10d::Work {
   std::atomic<bool> over_{false};  // Seen to be complete, the future too.
   std::function<void(Time end)> waiters_work_;
   int source_ = -1;
+  bool blocks_host_ = false;
+  const std::vector<c10::Device> devices_;  // Where results are not there before streams have come so far.
   OutputLists outputs_;
   c10::intrusive_ptr<c10::ivalue::Future> future_;  // Guarded by the base class's lock.
 };

@@ -5,8 +5,10 @@
 #include <algorithm>
 #include <atomic>
 #include <cstddef>
+#include <functional>
 #include <map>
 #include <mutex>
+#include <utility>
 
 namespace switchml {
 
@@ -34,11 +36,24 @@ class ResultWatermark {
       ahead_.erase(ahead_.begin());
     }
     elements_.store(reached, std::memory_order_release);
+    if (risen_ && reached >= told_ + step_) {
+      told_ = reached;
+      risen_();
+    }
   }
   size_t elements() const { return elements_.load(std::memory_order_acquire); }
+  /// `risen` runs each time when so many more have been written, in the thread that writes them: it must not block.
+  /// Before the engine has this.
+  void tell(size_t step, std::function<void()> risen) {
+    step_ = step;
+    risen_ = std::move(risen);
+  }
 
  private:
   std::mutex mutex_;
+  std::function<void()> risen_;
+  size_t step_ = 0;
+  size_t told_ = 0;
   std::map<size_t, size_t> ahead_;  // Parts behind a gap: begin, end.
   std::atomic<size_t> elements_{0};
 };

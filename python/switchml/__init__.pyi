@@ -31,6 +31,8 @@ class Options:
         payload: int | str = ...,
         slots: int | str = ...,
         arena: int | str = ...,
+        pinned_memory: int | str = ...,
+        blocking_wait: str = ...,
         shards: int | str = ...,
         affinity: str = ...,
         kernels: str = ...,

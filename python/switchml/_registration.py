@@ -180,6 +180,13 @@ def _create(options, pg_options):
     )
 
 
+def _devices():
+    """What groups take tensors of that name no devices: the host, and the accelerator that PyTorch was built for or
+    that was registered so far. To ask for that initialises no driver."""
+    accelerator = torch.accelerator.current_accelerator() if _version(torch.__version__) >= (2, 13) else None
+    return ["cpu"] if accelerator is None else ["cpu", accelerator.type]
+
+
 def _register():
     """Idempotent."""
     if not dist.is_available():
@@ -189,8 +196,11 @@ def _register():
         return
     extra = {}
     if "devices" in inspect.signature(backend.register_backend).parameters:
-        extra["devices"] = ["cpu"]
+        extra["devices"] = _devices()
+    defaults = dict(getattr(backend, "default_device_backend_map", {}))
     backend.register_backend(_NAME, _create, extended_api=True, **extra)
+    if defaults:
+        backend.default_device_backend_map = defaults  # a device's own backend may be registered after this one
     # PyTorch 1.13 would report the name in capitals.
     setattr(backend, _NAME.upper(), _NAME)
     _offer_monitored_barrier()
@@ -356,8 +366,9 @@ def stats(group=None):
 
     Numbers at the top: packets_sent, bytes_sent, retransmissions, elements_summed_by_switch, witness_failures, ...;
     calls_switch, calls_memory, calls_peers, calls_store and calls_local; memory_bytes; arena_bytes, which
-    tensors of empty() take, of arena_limit_bytes. Under "calls" the paths by collective, under "session" what was
-    negotiated, and on the rank that hosts the embedded switch its own counters under "switch".
+    tensors of empty() take, of arena_limit_bytes; pinned_bytes, which tensors of accelerators take, of
+    pinned_limit_bytes. Under "calls" the paths by collective, under "session" what was negotiated, and on the rank that
+    hosts the embedded switch its own counters under "switch".
     """
     found = _Stats(_of_group(group, "stats", _extension().stats))
     found["calls"] = {name: _Stats(paths) for name, paths in found["calls"].items()}

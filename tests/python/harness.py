@@ -54,6 +54,11 @@ def gloo():
     return _rank_state["gloo"]
 
 
+def this_rank():
+    """Its number in the pool, also where it has joined no group."""
+    return _rank_state["place"][1]
+
+
 def advance(steps=1):
     """Tells the test, which `Pool.await_progress` keeps waiting, that this rank has come so many steps further."""
     pool, rank = _rank_state["place"]

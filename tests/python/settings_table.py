@@ -23,6 +23,8 @@ SECTIONS = {
     "payload": "#payload",
     "slots": "#slots",
     "arena": "operations.md#tensors-that-ranks-share",
+    "pinned_memory": "operations.md#tensors-of-accelerators",
+    "blocking_wait": "operations.md#tensors-of-accelerators",
     "affinity": "#processors",
     "on_switch_failure": "failures.md#failover",
     "congestion_control": "operations.md#shared-links",

@@ -49,6 +49,8 @@ TEST(Config, EverySettingIsReadFromItsVariable) {
                       {"SWITCHML_PAYLOAD", "8192"},
                       {"SWITCHML_SLOTS", "4096"},
                       {"SWITCHML_ARENA", "65536"},
+                      {"SWITCHML_PINNED_MEMORY", "64"},
+                      {"SWITCHML_BLOCKING_WAIT", "on"},
                       {"SWITCHML_SHARDS", "16"},
                       {"SWITCHML_KERNELS", "scalar"},
                       {"SWITCHML_AFFINITY", "0-3,8"},
@@ -69,6 +71,8 @@ TEST(Config, EverySettingIsReadFromItsVariable) {
   EXPECT_EQ(config->payload_bytes, 8192U);
   EXPECT_EQ(config->slots, 4096);
   EXPECT_EQ(config->arena_mib, 65536U);
+  EXPECT_EQ(config->pinned_mib, 64);
+  EXPECT_TRUE(config->blocking_wait);
   EXPECT_EQ(config->shards, 16);
   EXPECT_EQ(config->kernels, "scalar");
   EXPECT_EQ(config->affinity, "0-3,8");
@@ -259,9 +263,9 @@ INSTANTIATE_TEST_SUITE_P(
         BadValue{"payload", "65536", "up to 64512"}, BadValue{"payload", "8k", "a multiple of"},
         BadValue{"payload", "-256", "a multiple of"}, BadValue{"payload", "2176", "or of 1024"},
         BadValue{"payload", "0", "auto"}, BadValue{"payload", "99999999999999999999999", "64512"},
-        BadValue{"arena", "65537", "0 to 65536"}, BadValue{"slots", "3", "4 to 4096"},
-        BadValue{"slots", "4097", "4 to 4096"}, BadValue{"shards", "0", "1 to 16"}, BadValue{"shards", "17", "1 to 16"},
-        BadValue{"shards", " 2", "1 to 16"}, BadValue{"kernels", "sse9", "avx512"},
+        BadValue{"arena", "65537", "0 to 65536"}, BadValue{"pinned_memory", "-1", "0 to 65536"},
+        BadValue{"slots", "3", "4 to 4096"}, BadValue{"slots", "4097", "4 to 4096"}, BadValue{"shards", "0", "1 to 16"},
+        BadValue{"shards", "17", "1 to 16"}, BadValue{"shards", " 2", "1 to 16"}, BadValue{"kernels", "sse9", "avx512"},
         BadValue{"affinity", "near", "off, or a list of processors (0-3,8; numbers below 8192)"},
         BadValue{"affinity", "3-1", "a list"}, BadValue{"affinity", "0,", "a list"},
         BadValue{"affinity", "8192", "a list"}, BadValue{"connect_timeout", "0.09", "0.1 to 3600"},

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <vector>
+
 namespace switchml {
 namespace {
 
@@ -19,6 +21,19 @@ TEST(ResultWatermark, IsBeforeTheFirstGap) {
   EXPECT_EQ(result.elements(), 40U);
   result.written(3, 7);
   EXPECT_EQ(result.elements(), 40U) << "it never falls";
+}
+
+TEST(ResultWatermark, TellsWhenSoManyMoreAreThere) {
+  ResultWatermark result;
+  std::vector<size_t> heard;
+  result.tell(10, [&] { heard.push_back(result.elements()); });
+  result.written(0, 9);
+  result.written(20, 30);
+  EXPECT_TRUE(heard.empty());
+  result.written(9, 20);
+  result.written(30, 39);
+  result.written(39, 45);
+  EXPECT_EQ(heard, (std::vector<size_t>{30, 45}));
 }
 
 }  // namespace

@@ -1,0 +1,258 @@
+#include "c10d/device_staging.h"
+
+#include <string>
+
+#if SWITCHML_STAGES_DEVICES
+#include <ATen/DeviceAccelerator.h>
+#include <ATen/EmptyTensor.h>
+#include <ATen/core/CachingHostAllocator.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "c10d/staging.h"
+#endif
+
+namespace switchml {
+
+void require_same_device(const c10::Device& a, const c10::Device& b, const char* call) {
+  if (a == b) return;
+  compat::throw_argument_error(std::string("switchml ") + call +
+                               ": Expected list of tensors on the same device: there are " + a.str() + " and " +
+                               b.str());
+}
+
+bool PinnedBytes::take(size_t bytes) {
+  size_t before = used();
+  while (bytes <= limit_ && before <= limit_ - bytes) {
+    if (used_.compare_exchange_weak(before, before + bytes, std::memory_order_relaxed)) return true;
+  }
+  return false;
+}
+
+#if SWITCHML_STAGES_DEVICES
+
+namespace {
+
+/// Tensors are copied in pieces, so that the first is on its way while the rest is copied.
+constexpr size_t kPieceBytes = size_t{2} << 20;
+/// Pieces that a stream is given before the first is waited for.
+constexpr size_t kUnderWay = 8;
+
+/// What PyTorch's allocators of pinned memory take for so many bytes.
+size_t pinned_size(size_t bytes) {
+  size_t size = 1;
+  while (size < bytes) size *= 2;
+  return size;
+}
+
+/// Elements [begin, end) of a plain tensor.
+at::Tensor part_of(const at::Tensor& tensor, int64_t begin, int64_t end) {
+  return tensor.view({tensor.numel()}).narrow(0, begin, end - begin);
+}
+
+/// Elements of a piece; all of them where the tensor is not cut.
+int64_t step_of(const at::Tensor& tensor) {
+  if (tensor.nbytes() <= kPieceBytes || !HostView::is_plain(tensor)) return tensor.numel();
+  return static_cast<int64_t>(kPieceBytes / tensor.element_size());
+}
+
+}  // namespace
+
+bool can_stage(const c10::Device& device) {
+  return at::accelerator::isAccelerator(device.type()) && c10::impl::hasDeviceGuardImpl(device.type());
+}
+
+void await_current_stream(const c10::Device& device) {
+  const c10::impl::VirtualGuardImpl guard(device.type());
+  guard.synchronizeStream(guard.getStream(device));
+}
+
+static c10::Stream side_stream(const c10::impl::VirtualGuardImpl& guard, c10::Device device, const char* call) {
+  if (guard.isStreamCapturing(guard.getStream(device))) {
+    compat::throw_argument_error(std::string("switchml ") + call + ": the current stream of " + device.str() +
+                                 " is captured in a graph; allowed: calls outside of captures, since the host takes "
+                                 "part in them");
+  }
+  return guard.getStreamFromGlobalPool(device);
+}
+
+DeviceCopies::DeviceCopies(c10::Device device, const char* call, std::shared_ptr<PinnedBytes> pinned)
+    : device_(device),
+      guard_(device.type()),
+      in_(side_stream(guard_, device, call)),
+      out_(guard_.getStreamFromGlobalPool(device)),
+      pinned_(std::move(pinned)) {}
+
+// ---- the caller's thread ----
+
+at::Tensor DeviceCopies::memory(at::IntArrayRef sizes, at::ScalarType type) {
+  const size_t bytes = pinned_size(at::detail::computeStorageNbytesContiguous(sizes, c10::elementSize(type)));
+  const at::AutoDispatchBelowADInplaceOrView below_autograd;
+  if (!pinned_->take(bytes)) return at::empty(sizes, type);
+  taken_ += bytes;
+  hosts_.push_back(at::detail::empty_generic(sizes, at::getHostAllocator(device_.type()),
+                                             c10::DispatchKeySet(c10::DispatchKey::CPU), type, std::nullopt));
+  return hosts_.back();
+}
+
+void DeviceCopies::read(const at::Tensor& tensor, const at::Tensor& host) {
+  if (tensor.numel() == 0) return;
+  Input& input = inputs_.emplace_back();
+  input.tensor = tensor;
+  input.host = host;
+  input.data = tensor.data_ptr();
+}
+
+void DeviceCopies::write_early(const at::Tensor& host, const at::Tensor& tensor) {
+  if (step_of(tensor) == tensor.numel()) return;
+  Output& output = outputs_.emplace_back();
+  output.tensor = tensor;
+  output.host = host;
+}
+
+void DeviceCopies::keep(const at::Tensor& tensor) const {
+  for (const c10::Stream& stream : {in_, out_}) guard_.recordDataPtrOnStream(tensor.storage().data_ptr(), stream);
+}
+
+void DeviceCopies::follow_caller() const {
+  c10::Event event(device_.type());
+  event.record(guard_.getStream(device_));
+  event.block(in_);
+  event.block(out_);
+}
+
+// ---- what is copied in ----
+
+/// Pieces on their way from the device, in their order.
+class DeviceCopies::Landing {
+ public:
+  explicit Landing(const std::function<void()>& risen) : risen_(risen) {}
+  void add(const c10::Stream& stream, Input* input, size_t end) {
+    c10::Event copied(stream.device_type());
+    copied.record(stream);
+    pieces_.push_back({std::move(copied), input, end});
+    if (pieces_.size() > kUnderWay) await_first();
+  }
+  void await_all() {
+    while (!pieces_.empty()) await_first();
+  }
+
+ private:
+  struct Piece {
+    c10::Event copied;
+    Input* input;
+    size_t end;  // In bytes.
+  };
+  void await_first() {
+    const Piece& first = pieces_.front();
+    first.copied.synchronize();
+    first.input->ready.raise(first.end / first.input->element_bytes);
+    risen_();
+    pieces_.pop_front();
+  }
+
+  const std::function<void()>& risen_;
+  std::deque<Piece> pieces_;
+};
+
+void DeviceCopies::feed(const std::function<void()>& risen) {
+  Landing landing(risen);
+  for (Input& input : inputs_) {
+    const at::Tensor tensor = std::exchange(input.tensor, {});
+    if (tensor.data_ptr() != input.data) {
+      compat::throw_backend_error("the memory of a tensor was freed, or became another's, before the call was over");
+    }
+    const int64_t count = tensor.numel();
+    const int64_t step = step_of(tensor);
+    for (int64_t begin = 0; begin < count; begin += step) {
+      const int64_t end = std::min(begin + step, count);
+      if (step == count) {
+        copy(tensor, input.host, in_);
+      } else {
+        copy(part_of(tensor, begin, end), part_of(input.host, begin, end), in_);
+      }
+      landing.add(in_, &input, static_cast<size_t>(end) * tensor.element_size());
+    }
+  }
+  landing.await_all();
+}
+
+/// Tensor::is_pinned() asks a device that may think itself not used yet.
+bool DeviceCopies::is_pinned(const at::Tensor& host) const {
+  return std::any_of(hosts_.begin(), hosts_.end(), [&](const at::Tensor& pinned) { return pinned.is_alias_of(host); });
+}
+
+void DeviceCopies::copy(const at::Tensor& from, const at::Tensor& to, const c10::Stream& stream) const {
+  const at::AutoDispatchBelowADInplaceOrView below_autograd;
+  const c10::StreamGuard current(stream);
+  const at::Tensor& host = from.is_cpu() ? from : to;
+  guard_.recordDataPtrOnStream((from.is_cpu() ? to : from).storage().data_ptr(), stream);
+  to.copy_(from, is_pinned(host));
+}
+
+// ---- what is copied out ----
+
+void DeviceCopies::gate(Collective* part, const std::function<void()>& written) {
+  for (Input& input : inputs_) {
+    if (!input.tensor.defined() || part->input() != input.host.data_ptr()) continue;  // All of it is there.
+    input.element_bytes = element_bytes(part->type);
+    part->ready = &input.ready;
+  }
+  for (Output& output : outputs_) {
+    if (part->output().data != output.host.data_ptr() || shares_memory(output)) continue;
+    output.element_bytes = element_bytes(part->type);
+    output.written.tell(kPieceBytes / output.element_bytes, written);
+    part->written = &output.written;
+  }
+}
+
+/// With an input, but for the same tensor, of which the engine has read what it writes.
+bool DeviceCopies::shares_memory(const Output& output) const {
+  return std::any_of(inputs_.begin(), inputs_.end(), [&](const Input& input) {
+    return !input.tensor.is_same(output.tensor) && overlap(input.tensor, output.tensor);
+  });
+}
+
+void DeviceCopies::copy_out_early() {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  for (Output& output : outputs_) {
+    if (!output.tensor.defined()) continue;
+    const size_t bytes = output.written.elements() * output.element_bytes;
+    copy_until(&output, static_cast<int64_t>(bytes / output.tensor.element_size()));
+  }
+}
+
+void DeviceCopies::copy_until(Output* output, int64_t end) {
+  if (end <= output->copied) return;
+  copy(part_of(output->host, output->copied, end), part_of(output->tensor, output->copied, end), out_);
+  output->copied = end;
+}
+
+void DeviceCopies::copy_out(const at::Tensor& host, const at::Tensor& tensor) {
+  if (tensor.numel() == 0) return;
+  const std::lock_guard<std::mutex> lock(mutex_);
+  for (Output& output : outputs_) {
+    if (!output.host.is_same(host)) continue;
+    copy_until(&output, tensor.numel());
+    output.tensor.reset();
+    return;
+  }
+  copy(host, tensor, out_);
+}
+
+void DeviceCopies::drop_results() {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  for (Output& output : outputs_) output.tensor.reset();
+}
+
+void DeviceCopies::await_results() const { guard_.synchronizeStream(out_); }
+
+void DeviceCopies::retire(std::shared_ptr<DeviceCopies> copies, CompletionPool& pool) {
+  if (copies) pool.post([copies = std::move(copies)] { copies->await_results(); }, 1);
+}
+
+#endif
+
+}  // namespace switchml

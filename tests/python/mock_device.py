@@ -1,0 +1,55 @@
+"""The accelerator of tests/device in this process, as the device type "mock"."""
+
+import glob
+import os
+import types
+
+import torch
+from harness import TORCH
+
+#: CMake builds it for a PyTorch that has what it needs.
+IS_FOR_THIS_TORCH = TORCH >= (2, 13)
+
+
+#: As tests/device/machine.h has it.
+DEVICES = 2
+
+
+def library():
+    """Its path, from the build that the package under test lies in."""
+    import switchml
+
+    build = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(switchml.__file__))))
+    found = glob.glob(os.path.join(build, "tests", "device", "switchml_test_device*.so"))
+    assert found, f"the target switchml_test_device is not built in {build}"
+    return found[0]
+
+
+def load(seed=0):
+    """Once in a process; in one that was made for the test, because it is its accelerator from then on."""
+    if not hasattr(torch, "mock"):
+        torch.ops.load_library(library())
+        torch.utils.rename_privateuse1_backend("mock")
+        module = types.ModuleType("torch.mock")
+        module.is_available = lambda: True
+        module.device_count = lambda: DEVICES
+        module.current_device = torch.accelerator.current_device_index
+        module.set_device = torch.accelerator.set_device_index
+        module.current_stream = torch.accelerator.current_stream
+        module.synchronize = torch.accelerator.synchronize
+        module._is_in_bad_fork = lambda: False
+        module.manual_seed_all = lambda seed: None
+        module.is_initialized = lambda: True
+        module.get_device_name = lambda index=None: "mock"
+        module.Stream = lambda device=None, priority=0: torch.Stream(device="mock")
+        module.Event = lambda **options: torch.Event(device="mock")
+        module.stream = lambda stream: stream
+        module.get_amp_supported_dtype = lambda: [torch.float16, torch.bfloat16]
+        torch._register_device_module("mock", module)
+        torch.utils.generate_methods_for_privateuse1_backend(for_storage=True)
+    torch.ops.mock_device.seed(seed)
+
+
+def pinned_bytes():
+    """Of the host's memory that the device reaches: in use, ever taken, and in use at most."""
+    return tuple(torch.ops.mock_device.pinned_bytes())

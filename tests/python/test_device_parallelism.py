@@ -1,0 +1,121 @@
+"""What trains in parallel gives on the tests' own accelerator what it does on the CPU, bit by bit."""
+
+import mock_device
+import pytest
+import torch
+import torch.distributed as dist
+from harness import fresh_pool
+from test_device_tensors import WORLD, join, late, numbers
+
+pytestmark = pytest.mark.skipif(
+    not mock_device.IS_FOR_THIS_TORCH, reason="the device is built for PyTorch 2.13 and later"
+)
+
+
+@pytest.fixture(scope="module")
+def ranks():
+    with fresh_pool(WORLD, join_group=False, with_gloo=False) as pool:
+        pool.run(join, pool.folder)
+        yield pool
+        pool.run(dist.destroy_process_group)
+
+
+def synchronize(device):
+    if device != "cpu":
+        torch.accelerator.synchronize()
+
+
+def mesh_of(device):
+    return dist.init_device_mesh(device, (dist.get_world_size(),))
+
+
+def parted(device, elements):
+    from torch.distributed.tensor import Shard, distribute_tensor
+
+    return distribute_tensor(elements.to(device), mesh_of(device), [Shard(0)])
+
+
+def fsdp2(device):
+    from torch.distributed.fsdp import fully_shard
+
+    torch.manual_seed(0)
+    layers = torch.nn.Sequential(torch.nn.Linear(8, 16), torch.nn.ReLU(), torch.nn.Linear(16, 1))
+    model = fully_shard(layers.to(device), mesh=mesh_of(device))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    inputs = numbers(8 * 32).view(32, 8).to(device)
+    for _ in range(3):
+        # FSDP2 frees gradients that the current stream may still read: a stream of its own made them, and takes such
+        # memory again only behind this one. The tests' device takes memory for all streams.
+        synchronize(device)
+        optimizer.zero_grad()
+        model(inputs).square().mean().backward()
+        optimizer.step()
+    return [parameter.full_tensor() for parameter in model.parameters()]
+
+
+def dtensor(device):
+    from torch.distributed.tensor import Shard
+
+    tensor = parted(device, torch.arange(48.0).view(8, 6).sin())
+    moved = tensor.redistribute(tensor.device_mesh, [Shard(1)])
+    return [tensor.full_tensor(), moved.to_local(), moved.full_tensor(), tensor.sum().full_tensor()]
+
+
+def functional(device):
+    from torch.distributed import _functional_collectives as functional
+
+    group = dist.group.WORLD
+    return [
+        functional.all_reduce(late(numbers(100), device), "sum", group),
+        functional.all_gather_tensor(late(numbers(100), device), 0, group),
+        functional.reduce_scatter_tensor(late(numbers(100 * WORLD), device), "sum", 0, group),
+    ]
+
+
+def compiled(device):
+    from torch.distributed import _functional_collectives as functional
+
+    def doubled(tensor):
+        return functional.all_reduce(tensor * 2, "sum", dist.group.WORLD) + 1
+
+    return [torch.compile(doubled, backend="aot_eager")(late(numbers(100), device))]
+
+
+def objects(device):
+    found = [None] * WORLD
+    dist.all_gather_object(found, dist.get_rank())
+    told = [dist.get_rank()]
+    dist.broadcast_object_list(told, src=1, device=torch.device(device))
+    dist.barrier(device_ids=[0])
+    dist.monitored_barrier()
+    return [torch.tensor(found + told)]
+
+
+def checkpoint(device, folder):
+    from torch.distributed import checkpoint as saved
+
+    elements = torch.arange(48.0).view(8, 6).cos()
+    saved.save({"tensor": parted(device, elements)}, checkpoint_id=f"{folder}/{device}")
+    tensor = parted(device, torch.zeros(8, 6))
+    saved.load({"tensor": tensor}, checkpoint_id=f"{folder}/{device}")
+    return [tensor.full_tensor()]
+
+
+def differs(use, *arguments):
+    """Whether anything does, for each of some seeds."""
+    expected = use("cpu", *arguments)
+    outcomes = []
+    for seed in (0, 3, 4):
+        mock_device.load(seed)
+        results = [result.cpu() for result in use("mock", *arguments)]
+        outcomes.append(len(results) != len(expected) or not all(map(torch.equal, results, expected)))
+    return outcomes
+
+
+@pytest.mark.parametrize("use", (fsdp2, dtensor, functional, compiled, objects))
+def test_the_same_as_on_the_cpu(ranks, use):
+    assert ranks.run(differs, use) == [[False] * 3] * WORLD
+
+
+def test_checkpoints_have_what_was_saved(ranks, tmp_path):
+    assert ranks.run(differs, checkpoint, str(tmp_path)) == [[False] * 3] * WORLD

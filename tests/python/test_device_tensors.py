@@ -1,0 +1,467 @@
+"""Tensors of an accelerator, the tests' own: each collective gives what it does on the CPU, bit by bit, whatever the
+order in which streams run."""
+
+import os
+import subprocess
+import sys
+import time
+
+import mock_device
+import pytest
+import torch
+import torch.distributed as dist
+from documented import ROOT
+from examples_runner import rank_script, rank_store
+from harness import caught, fresh_pool, seconds, this_rank
+
+import switchml
+
+pytestmark = pytest.mark.skipif(
+    not mock_device.IS_FOR_THIS_TORCH, reason="the device is built for PyTorch 2.13 and later"
+)
+
+WORLD = 2
+EXAMPLE = os.path.join(ROOT, "examples", "ddp_on_gpu.py")
+SEEDS = range(1, 9)
+
+
+GROUPS = {
+    "memory": (2, {"SWITCHML_TRANSPORT": "shm"}),
+    "lossy-udp": (2, {"SWITCHML_TRANSPORT": "udp", "SWITCHML_FAULTS": "seed=5,send_loss=0.01,receive_loss=0.01"}),
+    "tcp": (3, {"SWITCHML_TRANSPORT": "tcp"}),
+}
+
+
+@pytest.fixture(scope="module", params=GROUPS)
+def ranks(request):
+    size, environment = GROUPS[request.param]
+    with fresh_pool(size, environment=environment, join_group=False, with_gloo=False) as pool:
+        pool.run(join, pool.folder, size)
+        yield pool
+        pool.run(dist.destroy_process_group)
+
+
+def join(folder, size=WORLD):
+    mock_device.load()
+    dist.init_process_group(
+        "cpu:switchml,mock:switchml",
+        init_method=f"file://{folder}/store",
+        rank=this_rank(),
+        world_size=size,
+        timeout=seconds(60),
+    )
+
+
+def numbers(count, dtype=torch.float32, salt=0):
+    generator = torch.Generator().manual_seed(17 * dist.get_rank() + salt)
+    if dtype.is_floating_point:
+        return torch.randn(count, generator=generator).to(dtype)
+    return torch.randint(-50, 50, (count,), generator=generator).to(dtype)
+
+
+def size():
+    return dist.get_world_size()
+
+
+def neighbours():
+    """The rank after this one, and the one before."""
+    return (dist.get_rank() + 1) % size(), (dist.get_rank() - 1) % size()
+
+
+def late(tensor, device):
+    """The tensor on a device, which has its elements only when the current stream has come so far."""
+    if device == "cpu":
+        return tensor.clone()
+    there = tensor.to(device)
+    result = torch.empty_like(there)
+    torch.accelerator.synchronize()
+    for _ in range(4):
+        result.fill_(-77)
+    return result.copy_(there)
+
+
+# ---- the calls: each gives tensors that its stream may still be making ----
+
+
+def all_reduce(device, count, dtype=torch.float32, op=dist.ReduceOp.SUM):
+    tensor = late(numbers(count, dtype), device)
+    dist.all_reduce(tensor, op=op)
+    return [tensor]
+
+
+def several_at_once(device, count):
+    tensors = [late(numbers(count, salt=i), device) for i in range(6)]
+    works = [dist.all_reduce(tensor, async_op=True) for tensor in tensors]
+    for work in works:
+        work.wait()
+    for tensor in tensors:
+        tensor.mul_(2)
+    return tensors
+
+
+def all_reduce_of_a_view(device, count):
+    whole = late(numbers(2 * count), device)
+    view = whole[: 2 * (count // 2)].view(2, -1).t()
+    dist.all_reduce(view)
+    return [whole]
+
+
+def reduce(device, count):
+    tensor = late(numbers(count), device)
+    dist.reduce(tensor, 1)
+    return [tensor] if dist.get_rank() == 1 else []
+
+
+def broadcast(device, count):
+    tensor = late(numbers(count), device)
+    dist.broadcast(tensor, 1)
+    return [tensor]
+
+
+def all_gather_into_tensor(device, count):
+    output = late(torch.zeros(size() * count), device)
+    dist.all_gather_into_tensor(output, late(numbers(count), device))
+    return [output]
+
+
+def all_gather(device, count):
+    outputs = [late(torch.zeros(count), device) for _ in range(size())]
+    dist.all_gather(outputs, late(numbers(count), device))
+    return outputs
+
+
+def reduce_scatter_tensor(device, count):
+    output = late(torch.zeros(count), device)
+    dist.reduce_scatter_tensor(output, late(numbers(size() * count), device))
+    return [output]
+
+
+def reduce_scatter(device, count):
+    output = late(torch.zeros(count), device)
+    dist.reduce_scatter(output, [late(numbers(count, salt=i), device) for i in range(size())])
+    return [output]
+
+
+def scatter(device, count):
+    output = late(torch.zeros(count), device)
+    pieces = [late(numbers(count, salt=i), device) for i in range(size())] if dist.get_rank() == 0 else None
+    dist.scatter(output, pieces, src=0)
+    return [output]
+
+
+def gather(device, count):
+    outputs = [late(torch.zeros(count), device) for _ in range(size())] if dist.get_rank() == 0 else None
+    dist.gather(late(numbers(count), device), outputs, dst=0)
+    return outputs or []
+
+
+def all_to_all_single(device, count):
+    output = late(torch.zeros(size() * count), device)
+    dist.all_to_all_single(output, late(numbers(size() * count), device))
+    return [output]
+
+
+def all_to_all(device, count):
+    outputs = [late(torch.zeros(count), device) for _ in range(size())]
+    dist.all_to_all(outputs, [late(numbers(count, salt=i), device) for i in range(size())])
+    return outputs
+
+
+def send_and_receive(device, count):
+    after, before = neighbours()
+    received = late(torch.zeros(count), device)
+    operations = [dist.P2POp(dist.isend, late(numbers(count), device), after), dist.P2POp(dist.irecv, received, before)]
+    for work in dist.batch_isend_irecv(operations):
+        work.wait()
+    return [received]
+
+
+def messages_by_turns(device, count):
+    """Those of one tag arrive in the order in which they were sent, from whatever memory."""
+    after, before = neighbours()
+    places = [device if i % 2 == 0 else "cpu" for i in range(6)]
+    received = [late(torch.zeros(count), place) for place in places]
+    works = [dist.irecv(tensor, before) for tensor in received]
+    sent = [late(numbers(count, salt=i), place) for i, place in enumerate(places)]
+    works += [dist.isend(tensor, after) for tensor in sent]
+    for work in works:
+        work.wait()
+    return received
+
+
+def inputs_that_die(device, count):
+    """Only the work is kept."""
+    output = late(torch.zeros(size() * count), device)
+    work = dist.all_gather_into_tensor(output, late(numbers(count), device), async_op=True)
+    for _ in range(6):  # What lies where the input did, were its memory given out again.
+        torch.full((count,), 5.0, device=device)
+    work.wait()
+    return [output]
+
+
+def results_that_die(device, count):
+    """A result that the caller drops is written nowhere else."""
+    for salt in range(4):
+        dist.all_reduce(late(numbers(count, salt=salt), device), async_op=True)
+    others = [late(numbers(count, salt=9), device) for _ in range(6)]
+    dist.barrier()
+    return others
+
+
+def callbacks_of_futures(device, count):
+    tensor = late(numbers(count), device)
+    future = dist.all_reduce(tensor, async_op=True).get_future()
+    return [future.then(lambda done: done.value()[0].mul_(3)).wait()]
+
+
+CALLS = (
+    all_reduce,
+    several_at_once,
+    all_reduce_of_a_view,
+    reduce,
+    broadcast,
+    all_gather_into_tensor,
+    all_gather,
+    reduce_scatter_tensor,
+    reduce_scatter,
+    scatter,
+    gather,
+    all_to_all_single,
+    all_to_all,
+    send_and_receive,
+    messages_by_turns,
+    inputs_that_die,
+    results_that_die,
+    callbacks_of_futures,
+)
+
+
+def differences(call, counts, seeds, arguments=()):
+    """For which seeds and sizes the device's results differ from the CPU's."""
+    found = []
+    for count in counts:
+        expected = call("cpu", count, *arguments)
+        for seed in seeds:
+            mock_device.load(seed)
+            results = [result.cpu() for result in call("mock", count, *arguments)]
+            torch.accelerator.synchronize()
+            if len(results) != len(expected) or not all(map(torch.equal, results, expected)):
+                found.append((seed, count))
+    return found
+
+
+@pytest.mark.parametrize("call", CALLS)
+def test_results_are_those_of_the_cpu(ranks, call):
+    assert ranks.run(differences, call, (1, 3001), SEEDS) == [[]] * ranks.size
+
+
+@pytest.mark.parametrize(
+    "dtype", (torch.float64, torch.float16, torch.bfloat16, torch.int64, torch.int32, torch.int8), ids=str
+)
+@pytest.mark.parametrize("op", (dist.ReduceOp.SUM, dist.ReduceOp.AVG), ids=("sum", "mean"))
+def test_types_and_operations(ranks, dtype, op):
+    assert ranks.run(differences, all_reduce, (777,), (1, 2), (dtype, op)) == [[]] * ranks.size
+
+
+def reduce_scatter_within(device, count):
+    """The result lies across what the ranks' parts of the input are made of."""
+    memory = late(numbers(size() * count), device)
+    output = memory[count // 2 : count // 2 + count]
+    dist.reduce_scatter_tensor(output, memory)
+    return [output]
+
+
+LONG_CALLS = (
+    all_reduce,
+    several_at_once,
+    broadcast,
+    all_gather_into_tensor,
+    reduce_scatter_tensor,
+    reduce_scatter_within,
+    scatter,
+    all_to_all,
+    send_and_receive,
+    inputs_that_die,
+)
+
+
+@pytest.mark.parametrize("call", LONG_CALLS)
+def test_long_tensors_come_in_pieces(ranks, call):
+    assert ranks.run(differences, call, ((1 << 20) + 3,), (1, 2)) == [[]] * ranks.size
+
+
+def mixed():
+    here, there = torch.ones(4), torch.ones(4, device="mock")
+    return (
+        caught(dist.all_gather_into_tensor, torch.zeros(4 * size()), there),
+        caught(dist.all_reduce_coalesced, [torch.ones(4, device="mock:0"), torch.ones(4, device="mock:1")]),
+        caught(dist.all_reduce, here),
+    )
+
+
+def test_tensors_of_two_devices_are_refused(ranks):
+    for into, coalesced, after in ranks.run(mixed):
+        assert "Expected list of tensors on the same device: there are " in into
+        assert "mock:0 and cpu" in into
+        assert "Expected list of tensors on the same device: there are mock:0 and mock:1" in coalesced
+        assert after is None
+
+
+def refused():
+    tensor = torch.ones(4, device="mock")
+    torch.ops.mock_device.capture(True)
+    captured = caught(dist.all_reduce, tensor)
+    torch.ops.mock_device.capture(False)
+    return captured, caught(dist.all_reduce, tensor)
+
+
+def test_calls_in_a_capture_are_refused(ranks):
+    for captured, after in ranks.run(refused):
+        assert "switchml all_reduce: the current stream of mock:0 is captured in a graph; allowed: " in captured
+        assert after is None
+
+
+def is_over_when_waited_for(seeds):
+    """Whether the current stream has nothing left to do after each wait()."""
+    over = []
+    for seed in seeds:
+        mock_device.load(seed)
+        tensor = torch.ones(1 << 20, device="mock")
+        torch.accelerator.synchronize()
+        dist.all_reduce(tensor)
+        over.append(torch.accelerator.current_stream().query())
+    return over
+
+
+def test_a_wait_that_blocks_the_host_ends_when_results_are_on_the_device():
+    with fresh_pool(WORLD, environment={"SWITCHML_BLOCKING_WAIT": "on"}, join_group=False, with_gloo=False) as pool:
+        pool.run(join, pool.folder)
+        assert pool.run(is_over_when_waited_for, SEEDS) == [[True] * len(SEEDS)] * WORLD
+        pool.run(dist.destroy_process_group)
+
+
+def alternating(steps):
+    mock_device.load(5)
+    results = []
+    for step in range(steps):
+        tensor = late(numbers(100, salt=step), "mock" if step % 2 else "cpu")
+        results.append((tensor, dist.all_reduce(tensor, async_op=True)))
+    for _, work in results:
+        work.wait()
+    return [tensor.cpu().numpy() for tensor, _ in results]
+
+
+def test_calls_of_hosts_and_devices_keep_one_order(ranks):
+    first, *others = ranks.run(alternating, 10)
+    for other in others:
+        assert all((a == b).all() for a, b in zip(first, other))
+
+
+def trained(device):
+    torch.manual_seed(1)
+    model = torch.nn.Sequential(
+        torch.nn.Linear(8, 16), torch.nn.BatchNorm1d(16), torch.nn.ReLU(), torch.nn.Linear(16, 1)
+    )
+    model = torch.nn.parallel.DistributedDataParallel(model.to(device), bucket_cap_mb=0.0005)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    inputs = numbers(8 * 32).view(32, 8).to(device)
+    losses = []
+    for _ in range(4):
+        optimizer.zero_grad()
+        loss = model(inputs).square().mean()
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    return losses
+
+
+def trained_on_both():
+    mock_device.load(3)
+    return trained("cpu"), trained("mock")
+
+
+def test_ddp_trains_as_on_the_cpu(ranks):
+    for on_cpu, on_device in ranks.run(trained_on_both):
+        assert on_cpu == on_device
+
+
+def pinned_by_the_host():
+    dist.all_reduce(torch.ones(1000))
+    return mock_device.pinned_bytes()
+
+
+def test_a_group_of_hosts_pins_nothing():
+    with fresh_pool(WORLD, join_group=False, with_gloo=False) as pool:
+        pool.run(join, pool.folder)
+        assert pool.run(pinned_by_the_host) == [(0, 0, 0)] * WORLD
+        pool.run(dist.destroy_process_group)
+
+
+def example(port):
+    weights, _ = rank_script(this_rank(), port, "cpu:switchml,mock:switchml", EXAMPLE, [])
+    dist.destroy_process_group()
+    return weights
+
+
+def test_the_example_learns_on_every_device():
+    with fresh_pool(WORLD, join_group=False, with_gloo=False) as pool:
+        pool.run(mock_device.load, 3)
+        first, second = pool.run(example, pool.run(rank_store)[0])
+        assert first == second
+        assert all(abs(weight - 1) < 1e-3 for row in first for weight in row)
+
+
+MIB = 1 << 20
+BOUND = 16 * MIB
+
+
+def bounded(case):
+    call, count = case
+    found = differences(call, (count,), (1, 2))
+    end = time.monotonic() + 60
+    while switchml.stats()["pinned_bytes"] > 0:
+        assert time.monotonic() < end, "pinned memory is not given back"
+        time.sleep(0.01)
+    return found, mock_device.pinned_bytes()[2], switchml.stats()["pinned_limit_bytes"]
+
+
+def test_what_exceeds_the_bound_of_pinned_memory_goes_another_way():
+    """A tensor alone, and several together."""
+    environment = {"SWITCHML_PINNED_MEMORY": str(BOUND // MIB)}  # Less than the first tensor has.
+    cases = [(all_reduce, 5 * MIB), *((call, MIB + 3) for call in LONG_CALLS)]
+    with fresh_pool(WORLD, environment=environment, join_group=False, with_gloo=False) as pool:
+        pool.run(join, pool.folder)
+        for case in cases:
+            for found, most, limit in pool.run(bounded, case):
+                assert (found, limit) == ([], BOUND), case
+                assert most <= BOUND
+        assert most > BOUND // 4
+        pool.run(dist.destroy_process_group)
+
+
+GROUP_OF_ONE = """
+import sys, types, torch
+torch.ops.load_library(sys.argv[1])
+torch.utils.rename_privateuse1_backend("mock")
+torch._register_device_module("mock", types.ModuleType("torch.mock"))
+import switchml
+import torch.distributed as dist
+before = dist.Backend.default_device_backend_map.get("mock")
+dist.init_process_group("switchml", store=dist.HashStore(), rank=0, world_size=1)
+torch.ops.mock_device.seed(3)
+tensor = torch.zeros(1000, device="mock").fill_(3)
+dist.all_reduce(tensor)
+output = torch.zeros(1000, device="mock")
+dist.all_gather_into_tensor(output, tensor)
+dist.barrier()
+print(before, set(output.cpu().tolist()))
+dist.destroy_process_group()
+"""
+
+
+def test_a_group_that_names_no_device_takes_the_accelerators():
+    """If that is registered first. It does not become the default backend of that device."""
+    command = [sys.executable, "-c", GROUP_OF_ONE, mock_device.library()]
+    environment = os.environ | {"TORCH_DEVICE_BACKEND_AUTOLOAD": "0"}
+    run = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120)
+    assert run.stdout == "None {3.0}\n", run.stderr
