@@ -6,9 +6,11 @@ import pathlib
 import subprocess
 import sys
 
-import mock_device
 import pytest
 from benchmark_tools import BENCHMARKS
+
+sys.path.insert(0, str(BENCHMARKS.parent / "tests" / "python"))
+import mock_device  # noqa: E402
 
 pytestmark = pytest.mark.skipif(
     not mock_device.IS_FOR_THIS_TORCH, reason="the device is built for PyTorch 2.13 and later"

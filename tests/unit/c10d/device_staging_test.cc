@@ -14,6 +14,17 @@ TEST(CanStage, IsSaidOfAcceleratorsAlone) {
   EXPECT_FALSE(can_stage(at::kPrivateUse1)) << "none is registered";
 }
 
+TEST(PinnedBytes, AreNeverMoreThanTheLimit) {
+  PinnedBytes pinned(100);
+  EXPECT_TRUE(pinned.take(60));
+  EXPECT_FALSE(pinned.take(41));
+  EXPECT_TRUE(pinned.take(40));
+  EXPECT_FALSE(pinned.take(SIZE_MAX)) << "a sum that wraps";
+  pinned.give_back(60);
+  EXPECT_EQ(pinned.used(), 40U);
+  EXPECT_TRUE(pinned.take(60));
+}
+
 TEST(RequireSameDevice, NamesTheCallAndBothDevices) {
   const c10::Device first(at::kCUDA, 0);
   const c10::Device second(at::kCUDA, 1);
