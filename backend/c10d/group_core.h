@@ -70,7 +70,7 @@ class GroupCore {
   const std::shared_ptr<PinnedBytes>& pinned() const { return pinned_; }
   bool blocks_hosts() const { return blocks_hosts_; }
   CallOrder& order() { return order_; }
-  /// Of messages that this rank sends.
+  /// The order of messages that this rank sends.
   CallOrder& sends() { return sends_; }
   /// Makes the pool's first thread. Throws where the system gives none, in the name of `call`.
   void start_pool(Call call);

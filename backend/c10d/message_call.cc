@@ -77,7 +77,7 @@ c10::intrusive_ptr<c10d::Work> MessageCall::start(Message message) {
   return work;
 }
 
-/// Behind what is still copied from a device.
+/// It goes behind what is still copied from a device.
 void MessageCall::send_in_order(const Message& message) {
   const auto send = [self = shared_from_this(), message] {
     if (!self->copies_) return self->messages_->send(Message(message));
