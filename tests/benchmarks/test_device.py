@@ -10,7 +10,7 @@ import pytest
 from benchmark_tools import BENCHMARKS
 
 sys.path.insert(0, str(BENCHMARKS.parent / "tests" / "python"))
-import mock_device  # noqa: E402
+import mock_device
 
 pytestmark = pytest.mark.skipif(
     not mock_device.IS_FOR_THIS_TORCH, reason="the device is built for PyTorch 2.13 and later"
