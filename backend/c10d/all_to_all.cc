@@ -3,6 +3,7 @@
 #include <atomic>
 #include <cstring>
 #include <mutex>
+#include <optional>
 #include <utility>
 
 #include "c10d/call_text.h"
@@ -188,9 +189,10 @@ class PairwiseExchange : public std::enable_shared_from_this<PairwiseExchange> {
   };
 
   std::shared_ptr<DeviceCopies> copies_of(const at::Tensor& tensor) {
+    if (!device_) device_ = tensor.device();
+    require_same_device(*device_, tensor.device(), name_);
     if (tensor.is_cpu()) return nullptr;
     if (!copies_) copies_ = std::make_shared<DeviceCopies>(tensor.device(), name_, call_.core()->pinned());
-    require_same_device(copies_->device(), tensor.device(), name_);
     return copies_;
   }
 
@@ -267,6 +269,7 @@ class PairwiseExchange : public std::enable_shared_from_this<PairwiseExchange> {
   const char* const name_;
   OpenCall call_;
   const CallRecord record_;
+  std::optional<c10::Device> device_;  // All tensors are there.
   std::shared_ptr<DeviceCopies> copies_;
   std::vector<HostView> views_;
   std::vector<Ends> ends_;          // One for each rank.

@@ -319,6 +319,9 @@ void add_group_class(py::module& module, const py::module& c10d_module) {
             py::arg("options") = py::none(), py::kw_only(), py::arg("name") = "default",
             py::arg("global_ranks") = std::vector<uint64_t>(), py::arg("awaits_ranks") = false);
   group.def_property_readonly("options", &ProcessGroupSwitchML::getBackendOptions);
+  // Called where a default group has a device_id, on ranks that a new group leaves out.
+  group.def(
+      "perform_nocolor_split", [](ProcessGroupSwitchML& /*self*/, const py::object& /*device*/) {}, py::arg("device"));
   if (py::hasattr(c10d_module, "ErrorType")) {
     group.def("get_error", &ProcessGroupSwitchML::getError, py::call_guard<py::gil_scoped_release>());
   }

@@ -27,8 +27,7 @@ struct Together {
   size_t unfinished = 0;
   std::exception_ptr error;
   std::vector<c10::intrusive_ptr<c10::ivalue::Future>> parts;
-  c10::intrusive_ptr<c10::ivalue::Future> whole =
-      c10::make_intrusive<c10::ivalue::Future>(c10::ListType::create(c10::TensorType::get()));
+  c10::intrusive_ptr<c10::ivalue::Future> whole;
 
   void one_less(const std::exception_ptr& problem) {
     {
@@ -39,7 +38,10 @@ struct Together {
     const auto all = std::exchange(parts, {});  // they hold what holds this
     if (error) return whole->setError(error);
     std::vector<at::Tensor> tensors;
-    for (const auto& part : all) append(part->value(), &tensors);
+    for (const auto& part : all) {
+      part->wait();  // The current streams of its devices wait, too.
+      append(part->value(), &tensors);
+    }
     whole->markCompleted(c10::IValue(std::move(tensors)));
   }
 };
@@ -93,7 +95,14 @@ c10::intrusive_ptr<c10::ivalue::Future> CoalescedWork::getFuture() {
   const std::lock_guard<std::mutex> lock(future_mutex_);
   if (future_) return future_;
   const auto together = std::make_shared<Together>();
-  for (const WorkPtr& work : works_) together->parts.push_back(work->getFuture());
+  std::vector<c10::Device> devices;
+  for (const WorkPtr& work : works_) {
+    together->parts.push_back(work->getFuture());
+    const std::vector<c10::Device>& more = together->parts.back()->devices();
+    devices.insert(devices.end(), more.begin(), more.end());
+  }
+  together->whole =
+      c10::make_intrusive<c10::ivalue::Future>(c10::ListType::create(c10::TensorType::get()), std::move(devices));
   const auto parts = together->parts;
   future_ = together->whole;
   together->unfinished = parts.size() + 1;

@@ -9,8 +9,11 @@
 #include <c10/core/impl/VirtualGuardImpl.h>
 
 #include <algorithm>
+#include <thread>
 #include <utility>
 
+#include "base/clock.h"
+#include "base/log.h"
 #include "c10d/staging.h"
 #endif
 
@@ -145,9 +148,15 @@ class DeviceCopies::Landing {
     Input* input;
     size_t end;  // In bytes.
   };
+  /// An event's own wait would keep a processor busy, for as long as the caller's stream has something to do before.
+  static void await(c10::Event& event) {
+    for (microseconds pause{10}; !event.query(); pause = std::min(2 * pause, microseconds(100))) {
+      std::this_thread::sleep_for(pause);
+    }
+  }
   void await_first() {
-    const Piece& first = pieces_.front();
-    first.copied.synchronize();
+    Piece& first = pieces_.front();
+    await(first.copied);
     first.input->ready.raise(first.end / first.input->element_bytes);
     risen_();
     pieces_.pop_front();
@@ -158,6 +167,7 @@ class DeviceCopies::Landing {
 };
 
 void DeviceCopies::feed(const std::function<void()>& risen) {
+  const c10::DeviceGuard here(device_);  // Events put the thread's device back, and would begin to use device 0.
   Landing landing(risen);
   for (Input& input : inputs_) {
     const at::Tensor tensor = std::exchange(input.tensor, {});
@@ -189,7 +199,8 @@ void DeviceCopies::copy(const at::Tensor& from, const at::Tensor& to, const c10:
   const c10::StreamGuard current(stream);
   const at::Tensor& host = from.is_cpu() ? from : to;
   guard_.recordDataPtrOnStream((from.is_cpu() ? to : from).storage().data_ptr(), stream);
-  to.copy_(from, is_pinned(host));
+  // A copy from CUDA that does not block would conjugate on the host before the elements are there.
+  to.copy_(from.resolve_conj().resolve_neg(), is_pinned(host));
 }
 
 // ---- what is copied out ----
@@ -215,12 +226,17 @@ bool DeviceCopies::shares_memory(const Output& output) const {
   });
 }
 
+// An error of the device fails the call when copy_out() meets it again.
 void DeviceCopies::copy_out_early() {
   const std::lock_guard<std::mutex> lock(mutex_);
-  for (Output& output : outputs_) {
-    if (!output.tensor.defined()) continue;
-    const size_t bytes = output.written.elements() * output.element_bytes;
-    copy_until(&output, static_cast<int64_t>(bytes / output.tensor.element_size()));
+  try {
+    for (Output& output : outputs_) {
+      if (!output.tensor.defined()) continue;
+      const size_t bytes = output.written.elements() * output.element_bytes;
+      copy_until(&output, static_cast<int64_t>(bytes / output.tensor.element_size()));
+    }
+  } catch (const std::exception& error) {
+    SWITCHML_LOG(kDebug) << "copying a part of a result to " << device_.str() << ": " << error.what();
   }
 }
 
@@ -243,11 +259,24 @@ void DeviceCopies::copy_out(const at::Tensor& host, const at::Tensor& tensor) {
 }
 
 void DeviceCopies::drop_results() {
-  const std::lock_guard<std::mutex> lock(mutex_);
-  for (Output& output : outputs_) output.tensor.reset();
+  bool has_begun = false;
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    for (Output& output : outputs_) {
+      has_begun = has_begun || output.copied > 0;
+      output.tensor.reset();
+    }
+  }
+  if (has_begun) await_results();
 }
 
-void DeviceCopies::await_results() const { guard_.synchronizeStream(out_); }
+void DeviceCopies::await_results() const {
+  try {
+    guard_.synchronizeStream(out_);
+  } catch (const std::exception& error) {
+    SWITCHML_LOG(kDebug) << "waiting for copies to " << device_.str() << ": " << error.what();
+  }
+}
 
 void DeviceCopies::retire(std::shared_ptr<DeviceCopies> copies, CompletionPool& pool) {
   if (copies) pool.post([copies = std::move(copies)] { copies->await_results(); }, 1);

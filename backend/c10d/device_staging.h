@@ -85,18 +85,21 @@ class DeviceCopies {
   void copy_out_early();
   /// The whole result, or what of it is not copied yet. It is there when the stream of Current has come so far.
   void copy_out(const at::Tensor& host, const at::Tensor& tensor);
-  /// Lets go of the caller's tensors: nothing more is copied to them.
+  /// Lets go of the caller's tensors: nothing more is copied to them when it returns.
   void drop_results();
   /// The call is over. The memory is given back by `pool` when the device does not use it any more.
   static void retire(std::shared_ptr<DeviceCopies> copies, CompletionPool& pool);
-  /// Until all copies of results are done.
+  /// Until all copies of results are done, or the device fails.
   void await_results() const;
 
   /// Makes the stream of results current while it lives, so that futures are complete when that has come so far.
   class Current {
    public:
     explicit Current(const std::shared_ptr<DeviceCopies>& copies) {
-      if (copies) guard_.reset_stream(copies->out_);
+      try {
+        if (copies) guard_.reset_stream(copies->out_);
+      } catch (const std::exception&) {  // The device has failed: so do the copies, and the call.
+      }
     }
 
    private:

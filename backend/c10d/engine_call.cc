@@ -40,7 +40,11 @@ class EngineCall::Pending : public std::enable_shared_from_this<EngineCall::Pend
     const bool holds = more != nullptr || feeds_first();
     if (holds || core->order().is_held()) {
       call->leave_thread();
-      if (!core->order().pass([self = shared_from_this()] { self->begin(false); }, holds)) return;
+      const auto later = [self = shared_from_this()] {
+        self->is_elsewhere = true;
+        self->begin(false);
+      };
+      if (!core->order().pass(later, holds)) return;
     }
     begin(waits);
   }
@@ -56,6 +60,7 @@ class EngineCall::Pending : public std::enable_shared_from_this<EngineCall::Pend
   std::string what;                      // Replaces operation, type and count in messages.
   std::shared_ptr<DeviceCopies> copies;  // Null unless tensors of an accelerator are staged.
   bool inputs_first = false;             // It is issued when all of them are there.
+  bool is_elsewhere = false;             // Where it begins, calls that follow are held back: no callback may run there.
   bool refused = false;                  // By Exchange::on_sizes_known, which knows what all have called.
   std::function<void(const std::shared_ptr<Pending>&)> more;  // EngineCall::then()
 
@@ -65,8 +70,9 @@ class EngineCall::Pending : public std::enable_shared_from_this<EngineCall::Pend
   void begin(bool waits) {
     if (!feeds_first()) return start(waits);
     core->stager().post([self = shared_from_this()] {
+      self->is_elsewhere = true;
       self->status = self->core->feed(*self->copies, nullptr);
-      self->status.ok() ? self->start(false) : self->complete();
+      self->status.ok() ? self->start(false) : post(self);
       self->core->order().release();
     });
   }
@@ -90,7 +96,8 @@ class EngineCall::Pending : public std::enable_shared_from_this<EngineCall::Pend
     if (!ended(Status::ok_status())) return;
     const std::shared_ptr<Pending> self = std::move(self_);
     // All is over: no other thread is needed, but where it would take this one long.
-    if (core->group().size == 1 || (status.ok() && !awaits_earlier())) return complete();
+    const bool is_quick = core->group().size == 1 || (status.ok() && !awaits_earlier());
+    if (is_quick && !is_elsewhere) return complete();
     call->leave_thread();
     post(self);
   }
@@ -169,6 +176,7 @@ class EngineCall::Pending : public std::enable_shared_from_this<EngineCall::Pend
       return complete();
     }
     const bool is_last = !more;
+    is_elsewhere = true;
     start(false);
     if (is_last) core->order().release();
   }
@@ -378,6 +386,9 @@ const void* EngineCall::given(const at::Tensor& input, bool apart) {
 at::Tensor EngineCall::packed(const std::vector<at::Tensor>& tensors) {
   int64_t bytes = 0;
   for (const at::Tensor& tensor : tensors) bytes += static_cast<int64_t>(tensor.nbytes());
+  for (const at::Tensor& tensor : tensors) {
+    require_same_device(tensors.front().device(), tensor.device(), to_string(call_));
+  }
   const std::shared_ptr<DeviceCopies> copies = copies_of(tensors.front());
   flight_->inputs_first = true;
   at::Tensor all = copies ? copies->memory({bytes}, at::kByte) : at::empty({bytes}, at::kByte);
@@ -385,7 +396,6 @@ at::Tensor EngineCall::packed(const std::vector<at::Tensor>& tensors) {
   for (const at::Tensor& tensor : tensors) {
     const int64_t end = begin + static_cast<int64_t>(tensor.nbytes());
     if (copies) {
-      require_same_device(copies->device(), tensor.device(), to_string(call_));
       const at::Tensor plain = HostView::is_plain(tensor) ? tensor : tensor.resolve_conj().resolve_neg().contiguous();
       copies->read(plain.view({plain.numel()}).view(at::kByte), all.slice(0, begin, end));
     } else if (tensor.numel() > 0) {

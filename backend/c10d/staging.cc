@@ -90,7 +90,7 @@ bool has_memory(const at::Tensor& tensor) { return tensor.layout() == at::kStrid
 }  // namespace
 
 void require_memory(const at::Tensor& tensor, const char* call) {
-  if (!tensor.device().is_cpu() || !has_memory(tensor) || !tensor.has_storage()) return;
+  if (!has_memory(tensor) || !tensor.has_storage()) return;
   const size_t needed = at::detail::computeStorageNbytes(tensor.sizes(), tensor.strides(), tensor.dtype().itemsize(),
                                                          static_cast<size_t>(tensor.storage_offset()));
   const size_t there = tensor.storage().nbytes();

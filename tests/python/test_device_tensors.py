@@ -99,6 +99,18 @@ def several_at_once(device, count):
     return tensors
 
 
+def future_of_several(device, count):
+    group = dist.group.WORLD
+    tensors = [late(numbers(count, salt=i), device) for i in range(3)]
+    group._start_coalescing(torch.device(device))
+    for tensor in tensors:
+        dist.all_reduce(tensor, async_op=True)
+    group._end_coalescing(torch.device(device)).get_future().wait()
+    for tensor in tensors:
+        tensor.mul_(2)
+    return tensors
+
+
 def all_reduce_of_a_view(device, count):
     whole = late(numbers(2 * count), device)
     view = whole[: 2 * (count // 2)].view(2, -1).t()
@@ -217,6 +229,7 @@ def callbacks_of_futures(device, count):
 CALLS = (
     all_reduce,
     several_at_once,
+    future_of_several,
     all_reduce_of_a_view,
     reduce,
     broadcast,
@@ -295,15 +308,17 @@ def mixed():
     return (
         caught(dist.all_gather_into_tensor, torch.zeros(4 * size()), there),
         caught(dist.all_reduce_coalesced, [torch.ones(4, device="mock:0"), torch.ones(4, device="mock:1")]),
+        caught(dist.all_to_all, [torch.zeros(4) for _ in range(size())], [here, *[there] * (size() - 1)]),
         caught(dist.all_reduce, here),
     )
 
 
 def test_tensors_of_two_devices_are_refused(ranks):
-    for into, coalesced, after in ranks.run(mixed):
+    for into, coalesced, exchanged, after in ranks.run(mixed):
         assert "Expected list of tensors on the same device: there are " in into
         assert "mock:0 and cpu" in into
         assert "Expected list of tensors on the same device: there are mock:0 and mock:1" in coalesced
+        assert "Expected list of tensors on the same device: there are cpu and mock:0" in exchanged
         assert after is None
 
 
@@ -453,6 +468,12 @@ tensor = torch.zeros(1000, device="mock").fill_(3)
 dist.all_reduce(tensor)
 output = torch.zeros(1000, device="mock")
 dist.all_gather_into_tensor(output, tensor)
+for _ in range(10):
+    for _ in range(20):
+        tensor.fill_(3)
+    future = dist.all_reduce(tensor, async_op=True).get_future()
+    future.then(lambda _: dist.all_reduce(tensor)).wait()
+dist.group.WORLD._get_backend(torch.device("mock")).perform_nocolor_split(torch.device("mock"))
 dist.barrier()
 print(before, set(output.cpu().tolist()))
 dist.destroy_process_group()
