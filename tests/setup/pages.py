@@ -20,6 +20,7 @@ BLOCKS = {
     ],
     "docs/architecture.md": [
         ("RANK, the caller's thread", DRAWING),
+        ("THE CALLER'S THREAD", DRAWING),
         ("RANKS, each in its process", DRAWING),
         ("EACH RANK", DRAWING),
         ("| board:", DRAWING),
