@@ -30,19 +30,11 @@ OptionValue precision(Precision* precision) {
       "; integer not together with transport=shm");
 }
 
-OptionValue congestion_control(bool* on) {
-  const auto set = [on](const std::string& name) { *on = name == "cubic"; };
-  return value::one_of({"cubic", "off"}, set, [=] { return std::string(*on ? "cubic" : "off"); });
-}
-
-OptionValue on_or_off(bool* on) {
-  const auto set = [on](const std::string& name) { *on = name == "on"; };
-  return value::one_of({"on", "off"}, set, [=] { return std::string(*on ? "on" : "off"); });
-}
-
-OptionValue on_failure(bool* fallback) {
-  const auto set = [fallback](const std::string& name) { *fallback = name == "fallback"; };
-  return value::one_of({"error", "fallback"}, set, [=] { return std::string(*fallback ? "fallback" : "error"); });
+/// One of two names, of which `yes` means true.
+OptionValue flag(bool* out, const std::vector<std::string>& names, const std::string& yes) {
+  const std::string no = names[0] == yes ? names[1] : names[0];
+  const auto set = [=](const std::string& name) { *out = name == yes; };
+  return value::one_of(names, set, [=] { return *out ? yes : no; });
 }
 
 OptionValue token(std::string* out) {
@@ -106,13 +98,13 @@ std::vector<Option> time_settings(Config* c) {
        "silence after which a switch, or another rank's host, counts as dead"},
       {"slow_warning", value::duration(1, 86400, seconds(1), &c->slow_warning, " (seconds)"),
        "time that a call waits for a rank, or a switch, before the log names it"},
-      {"on_switch_failure", on_failure(&c->fallback),
+      {"on_switch_failure", flag(&c->fallback, {"error", "fallback"}, "fallback"),
        "error: the group ends; fallback: hosts add in the place of a lost switch until it is back"},
       {"rto_min", value::duration(0.1, 60000, kMs, &c->rto_min, " (milliseconds), not above rto_max"),
        "least retransmission timeout (RTO)"},
       {"rto_max", value::duration(0.1, 60000, kMs, &c->rto_max, " (milliseconds), not below rto_min"),
        "largest retransmission timeout"},
-      {"congestion_control", congestion_control(&c->congestion_control),
+      {"congestion_control", flag(&c->congestion_control, {"cubic", "off"}, "cubic"),
        "how many chunks are under way over UDP; cubic: as TCP would have, fair to other flows; off: all slots"},
   };
 }
@@ -159,7 +151,7 @@ std::vector<Option> table(Config* c) {
       {"pinned_memory", value::whole(0, kMaxPinnedMib, &c->pinned_mib, " (MiB)"),
        "memory of the host that a group pins on a rank, at most, for tensors of an accelerator; what is beyond it is "
        "copied by way of other memory"},
-      {"blocking_wait", on_or_off(&c->blocking_wait),
+      {"blocking_wait", flag(&c->blocking_wait, {"on", "off"}, "on"),
        "on: wait() for tensors of an accelerator returns when they are there; off: the caller's stream waits for their "
        "last copies"},
       {"shards", value::whole(1, kMaxShards, &c->shards),

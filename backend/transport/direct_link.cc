@@ -1,6 +1,7 @@
 #include "transport/direct_link.h"
 
 #include <algorithm>
+#include <atomic>
 #include <list>
 #include <mutex>
 #include <utility>

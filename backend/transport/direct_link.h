@@ -2,7 +2,6 @@
 // and checked, and never leave this memory: none is lost, repeated or damaged.
 #pragma once
 
-#include <atomic>
 #include <memory>
 
 #include "transport/decorator.h"

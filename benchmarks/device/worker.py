@@ -17,26 +17,16 @@ WARM_UP = 3
 
 
 def timed(action, calls):
+    """Median seconds of an action, which may return what is waited for outside of them."""
     times = []
     for _ in range(calls + WARM_UP):
         torch.accelerator.synchronize()
         dist.barrier()
         begin = time.perf_counter()
-        action()
+        work = action()
         times.append(time.perf_counter() - begin)
-    return statistics.median(times[WARM_UP:])
-
-
-def asynchronous(tensor, group, calls):
-    """How long the caller is kept."""
-    times = []
-    for _ in range(calls + WARM_UP):
-        torch.accelerator.synchronize()
-        dist.barrier()
-        begin = time.perf_counter()
-        work = dist.all_reduce(tensor, group=group, async_op=True)
-        times.append(time.perf_counter() - begin)
-        work.wait()
+        if work is not None:
+            work.wait()
     return statistics.median(times[WARM_UP:])
 
 
@@ -80,7 +70,7 @@ class Bench:
                 "host": timed(lambda group=group: dist.all_reduce(host, group=group), self.calls),
                 "out": timed(lambda: copied(tensor, host), self.calls),
                 "device": timed(lambda group=group: reduced(group), self.calls),
-                "caller": asynchronous(tensor, group, self.calls),
+                "caller": timed(lambda group=group: dist.all_reduce(tensor, group=group, async_op=True), self.calls),
             }
         return {name: dict(zip(parts, member.slowest(list(parts.values())))) for name, parts in found.items()}
 

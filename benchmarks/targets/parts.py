@@ -12,6 +12,7 @@ RATE = "rate"  # in a command: Mbit/s of a link at which this machine is not the
 FULL_RATE = 50  # where minutes are counted
 NETWORK = ["--network", "--rate", RATE]
 EVERY_HOST = [*NETWORK, "--no-switch"]
+WITHOUT_LIMIT = ["--network", "--no-switch", "--rate", "none", "--offload"]
 # The rate is the highest of these at which so much of the processors' time is used at most; the last one, if there is
 # none.
 TRIAL_RATES = (250, 100, 50, 35, 25, 18, 12)
@@ -90,11 +91,7 @@ PARTS = {
             ],
             "small-hosts": [
                 "allreduce",
-                "--network",
-                "--no-switch",
-                "--rate",
-                "none",
-                "--offload",
+                *WITHOUT_LIMIT,
                 "--ranks",
                 "2,4",
                 "--types",
@@ -266,24 +263,7 @@ PARTS = {
         picture="network",
     ),
     "cpu": Part(
-        1,
-        {
-            "cpu": [
-                "allreduce",
-                "--network",
-                "--no-switch",
-                "--rate",
-                "none",
-                "--offload",
-                "--ranks",
-                "2,4,8",
-                "--sizes",
-                "16M",
-                "--iters",
-                20,
-            ]
-        },
-        network=True,
+        1, {"cpu": ["allreduce", *WITHOUT_LIMIT, "--ranks", "2,4,8", "--sizes", "16M", "--iters", 20]}, network=True
     ),
     "ddp": Part(
         4, {"ddp": ["ddp", "--model", "bert", "--scale", 0.03, "--ranks", 4, "--rate", 50, "--balance"]}, network=True

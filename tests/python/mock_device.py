@@ -50,6 +50,19 @@ def load(seed=0):
     torch.ops.mock_device.seed(seed)
 
 
+def losses_of(model, inputs, steps):
+    """Of a training of that model, which has one output."""
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    losses = []
+    for _ in range(steps):
+        optimizer.zero_grad()
+        loss = model(inputs).square().mean()
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    return losses
+
+
 def pinned_bytes():
     """Of the host's memory that the device reaches: in use, ever taken, and in use at most."""
     return tuple(torch.ops.mock_device.pinned_bytes())

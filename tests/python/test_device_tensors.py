@@ -378,16 +378,7 @@ def trained(device):
         torch.nn.Linear(8, 16), torch.nn.BatchNorm1d(16), torch.nn.ReLU(), torch.nn.Linear(16, 1)
     )
     model = torch.nn.parallel.DistributedDataParallel(model.to(device), bucket_cap_mb=0.0005)
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    inputs = numbers(8 * 32).view(32, 8).to(device)
-    losses = []
-    for _ in range(4):
-        optimizer.zero_grad()
-        loss = model(inputs).square().mean()
-        loss.backward()
-        optimizer.step()
-        losses.append(loss.item())
-    return losses
+    return mock_device.losses_of(model, numbers(8 * 32).view(32, 8).to(device), 4)
 
 
 def trained_on_both():

@@ -103,16 +103,7 @@ def trained(device):
     torch.manual_seed(1)
     model = torch.nn.Sequential(torch.nn.Linear(8, 16), torch.nn.ReLU(), torch.nn.Linear(16, 1))
     inputs = torch.randn(32, 8).to(device)
-    model = model.to(device)
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    losses = []
-    for _ in range(5):
-        optimizer.zero_grad()
-        loss = model(inputs).square().mean()
-        loss.backward()
-        optimizer.step()
-        losses.append(loss.item())
-    return losses
+    return mock_device.losses_of(model.to(device), inputs, 5)
 
 
 def trained_on_both():

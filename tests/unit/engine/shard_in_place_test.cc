@@ -125,10 +125,14 @@ TEST(ShardInPlace, NotWhatACardDoesNotReach) {
   EXPECT_TRUE(lone.transport->in_place.empty());
 }
 
-TEST(ShardInPlace, OverTcpAnyTensorIsSentFromWhereItLies) {
+LoneOptions over_tcp() {
   LoneOptions options = exact_session();
   options.carrier = Carrier::kTcp;
-  LoneShard lone(options);
+  return options;
+}
+
+TEST(ShardInPlace, OverTcpAnyTensorIsSentFromWhereItLies) {
+  LoneShard lone(over_tcp());
   lone.transport->gathers_rests = true;
   std::vector<int32_t> tensor = counting(2 * kExactChunk + 5);
   const std::vector<int32_t> input = tensor;
@@ -146,9 +150,7 @@ TEST(ShardInPlace, OverTcpAnyTensorIsSentFromWhereItLies) {
 }
 
 TEST(ShardInPlace, OverTcpNotAsLongAsAResultMayOverwriteIt) {
-  LoneOptions options = exact_session();
-  options.carrier = Carrier::kTcp;
-  LoneShard lone(options);
+  LoneShard lone(over_tcp());
   lone.transport->gathers_rests = true;
   std::vector<int32_t> tensor = counting(2 * kExactChunk + 1);
   Collective shifted = exact_sum(tensor);
