@@ -260,7 +260,7 @@ TEST(ShardExact, MalformedFramesAreCountedAndDropped) {  // [EXACT-14, ERES-2]
   half.pop_back();
   const auto header = [&](const std::function<void(wire::ExactHeader&)>& change) { return sent.altered(change); };
   const std::vector<Bytes> bad = {
-      {0x46},
+      {0x56},
       Bytes(good.begin(), good.begin() + wire::kExactHeaderBytes - 1),
       sent.with_elements(half),
       sent.with_elements(longer),   // more than the session's payload

@@ -50,7 +50,7 @@ TEST(ShardRx, MalformedFramesAreCountedAndDropped) {  // [PKT-7]
   longer.resize(wire::kHeaderBytes + 1024 + 4);
   const std::vector<Bytes> bad = {
       {},
-      {0x42},
+      {0x52},
       Bytes(good.begin(), good.begin() + wire::kHeaderBytes - 1),
       odd,
       longer,

@@ -91,7 +91,7 @@ TEST(ExactSwitch, KindsOfTheOtherSortAreDropped) {
       exact_frame(floats(0, {1}), integers.granted.job, integers.granted.epoch, {integers.granted.session_key});
   EXPECT_TRUE(bench.put(foreign, integers.at(0)).empty());
   auto result = exact.frame(floats(0, {1}));
-  result[0] = 0x46;
+  result[0] = 0x56;
   EXPECT_TRUE(bench.put(result, exact.job.at(0)).empty()) << "an exact result";
   result[0] = 0x49;
   EXPECT_TRUE(bench.put({result.begin(), result.begin() + 20}, exact.job.at(0)).empty()) << "no kind has this header";

@@ -242,15 +242,15 @@ INSTANTIATE_TEST_SUITE_P(
     Switch, Drops,
     ::testing::Values(
         Drop{"dropped_short", [](const Job&) { return std::vector<uint8_t>{}; }},
-        Drop{"dropped_short", [](const Job&) { return std::vector<uint8_t>{0x41}; }},
-        Drop{"dropped_short", [](const Job&) { return std::vector<uint8_t>(19, 0x41); }},
+        Drop{"dropped_short", [](const Job&) { return std::vector<uint8_t>{0x51}; }},
+        Drop{"dropped_short", [](const Job&) { return std::vector<uint8_t>(19, 0x51); }},
         Drop{"dropped_version", [](const Job& j) { return with_byte(j, 0, 0x21); }},
-        Drop{"dropped_kind", [](const Job& j) { return with_byte(j, 0, 0x42); }},
-        Drop{"dropped_kind", [](const Job& j) { return with_byte(j, 0, 0x44); }},
+        Drop{"dropped_kind", [](const Job& j) { return with_byte(j, 0, 0x52); }},
+        Drop{"dropped_kind", [](const Job& j) { return with_byte(j, 0, 0x54); }},
         Drop{"dropped_kind", [](const Job& j) { return with_byte(j, 0, 0x4f); }},
         Drop{"dropped_length",
              [](const Job& j) {
-               auto frame = with_byte(j, 0, 0x41);
+               auto frame = with_byte(j, 0, 0x51);
                frame.pop_back();
                return frame;
              }},

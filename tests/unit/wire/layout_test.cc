@@ -12,7 +12,7 @@ namespace {
 using Bytes = std::vector<uint8_t>;
 
 TEST(Layout, NumbersThatPeersRelyOn) {
-  EXPECT_EQ(kVersion, 4);
+  EXPECT_EQ(kVersion, 5);
   EXPECT_EQ(kDefaultPort, 48879);
   EXPECT_EQ(static_cast<int>(Kind::kContribution), 1);
   EXPECT_EQ(static_cast<int>(Kind::kResult), 2);
