@@ -93,7 +93,7 @@ TEST(ExactSwitch, KindsOfTheOtherSortAreDropped) {
   auto result = exact.frame(floats(0, {1}));
   result[0] = 0x56;
   EXPECT_TRUE(bench.put(result, exact.job.at(0)).empty()) << "an exact result";
-  result[0] = 0x49;
+  result[0] = 0x59;
   EXPECT_TRUE(bench.put({result.begin(), result.begin() + 20}, exact.job.at(0)).empty()) << "no kind has this header";
   const auto after = changed(before, bench.sw.counters());
   EXPECT_EQ(after.at("dropped_kind"), 4U);

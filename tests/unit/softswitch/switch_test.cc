@@ -247,7 +247,7 @@ INSTANTIATE_TEST_SUITE_P(
         Drop{"dropped_version", [](const Job& j) { return with_byte(j, 0, 0x21); }},
         Drop{"dropped_kind", [](const Job& j) { return with_byte(j, 0, 0x52); }},
         Drop{"dropped_kind", [](const Job& j) { return with_byte(j, 0, 0x54); }},
-        Drop{"dropped_kind", [](const Job& j) { return with_byte(j, 0, 0x4f); }},
+        Drop{"dropped_kind", [](const Job& j) { return with_byte(j, 0, 0x5f); }},
         Drop{"dropped_length",
              [](const Job& j) {
                auto frame = with_byte(j, 0, 0x51);
