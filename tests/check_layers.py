@@ -58,6 +58,7 @@ TESTED_ELSEWHERE = {
     "exact/exact_format.cc": "through shards: engine/shard_exact_test.cc",
     "integer/integer_format.cc": "through shards: engine/shard_frames_test.cc and others",
     "c10d/bindings.cc": "what Python sees needs Python: tests/python",
+    "c10d/narrow_sums.cc": "what Python calls, in all places: tests/python/test_narrow_sums.py",
     "transport/rdma/none.cc": "one function, which refuses",
     "session/plan_maker.cc": "what it decides: grants_test.cc; how it asks switches, through agree(): agreement_test.cc",
     "session/settle_payload.cc": "what it decides: path_report_test.cc; the rest through agree(): agreement_test.cc",

@@ -17,9 +17,17 @@ enum class ElementType : uint8_t {  // [EXACT-6]
   kInt16 = 6,
   kInt64 = 7,
   kFloat64 = 8,
-  kBool = 9,  // a byte: 0 is false
+  kBool = 9,         // a byte: 0 is false
+  kFloat8E4M3 = 10,  // torch's float8_e4m3fn: no infinities, and one NaN of each sign
+  kFloat8E5M2 = 11,
+  kScaledInt8 = 12,    // an element is a block of kScaledValues numbers under one scale: kernels/narrow_floats.h
+  kScaledFloat8 = 13,  // the same of float8_e4m3fn
 };
-inline constexpr int kElementTypes = 10;
+inline constexpr int kElementTypes = 14;
+
+/// Numbers of an element that has a scale, and its bytes.
+inline constexpr size_t kScaledValues = 64;
+inline constexpr size_t kScaledBytes = 1 + kScaledValues;
 
 inline constexpr size_t element_bytes(ElementType type) {
   switch (type) {
@@ -30,7 +38,11 @@ inline constexpr size_t element_bytes(ElementType type) {
     case ElementType::kInt16: return 2;
     case ElementType::kInt8:
     case ElementType::kUInt8:
-    case ElementType::kBool: return 1;
+    case ElementType::kBool:
+    case ElementType::kFloat8E4M3:
+    case ElementType::kFloat8E5M2: return 1;
+    case ElementType::kScaledInt8:
+    case ElementType::kScaledFloat8: return kScaledBytes;
     case ElementType::kInt64:
     case ElementType::kFloat64: return 8;
   }
@@ -44,9 +56,21 @@ inline constexpr size_t kInt64Words = 3;
 /// Words of a packet that one element takes. Precondition: integer switches take the type.
 inline constexpr size_t element_words(ElementType type) { return type == ElementType::kInt64 ? kInt64Words : 1; }
 
+inline constexpr bool is_float8(ElementType type) {
+  return type == ElementType::kFloat8E4M3 || type == ElementType::kFloat8E5M2;
+}
+
+/// Whether an element is a block of numbers under a scale.
+inline constexpr bool is_scaled(ElementType type) {
+  return type == ElementType::kScaledInt8 || type == ElementType::kScaledFloat8;
+}
+
+/// Numbers that an element stands for.
+inline constexpr size_t values_per_element(ElementType type) { return is_scaled(type) ? kScaledValues : 1; }
+
 inline constexpr bool is_floating(ElementType type) {
   return type == ElementType::kFloat32 || type == ElementType::kFloat16 || type == ElementType::kBFloat16 ||
-         type == ElementType::kFloat64;
+         type == ElementType::kFloat64 || is_float8(type);
 }
 
 inline constexpr const char* to_string(ElementType type) {
@@ -61,6 +85,10 @@ inline constexpr const char* to_string(ElementType type) {
     case ElementType::kInt64: return "int64";
     case ElementType::kFloat64: return "float64";
     case ElementType::kBool: return "bool";
+    case ElementType::kFloat8E4M3: return "float8_e4m3fn";
+    case ElementType::kFloat8E5M2: return "float8_e5m2";
+    case ElementType::kScaledInt8: return "blocks of int8";
+    case ElementType::kScaledFloat8: return "blocks of float8_e4m3fn";
   }
   return "?";
 }

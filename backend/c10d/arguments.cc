@@ -104,8 +104,8 @@ void Arguments::reducible(const Tensors& tensors, const c10d::ReduceOp& op) cons
     if (engine_operation(op, type)) continue;
     if (!element_type(type) && !at::isComplexType(type))
       refuse("Invalid scalar type " + type_name(type) +
-             "; allowed: float32, float64, float16, bfloat16, int8, uint8, int16, int32, int64, bool, complex64, "
-             "complex128");
+             "; allowed: float32, float64, float16, bfloat16, float8_e4m3fn, float8_e5m2, int8, uint8, int16, int32, "
+             "int64, bool, complex64, complex128");
     const std::string refused = std::string("Cannot use ReduceOp.") + operation_name(op) + " with ";
     const bool bitwise =
         op.op_ == c10d::ReduceOp::BAND || op.op_ == c10d::ReduceOp::BOR || op.op_ == c10d::ReduceOp::BXOR;

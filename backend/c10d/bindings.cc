@@ -325,6 +325,12 @@ void add_group_class(py::module& module, const py::module& c10d_module) {
   if (py::hasattr(c10d_module, "ErrorType")) {
     group.def("get_error", &ProcessGroupSwitchML::getError, py::call_guard<py::gil_scoped_release>());
   }
+  const auto sum_to_float32 = [](ProcessGroupSwitchML& self, const at::Tensor& output, const at::Tensor& input,
+                                 const std::string& format, bool mean, bool scatters, bool waits) {
+    return self.sum_to_float32(output, input, {format, mean, scatters, waits});
+  };
+  group.def("_sum_to_float32", sum_to_float32, py::arg("output"), py::arg("input"), py::kw_only(), py::arg("format"),
+            py::arg("mean"), py::arg("scatters"), py::arg("waits"), py::call_guard<py::gil_scoped_release>());
   const py::object base = c10d_module.attr(compat::kBaseClassName);
   // Backend's own asks for a bucket of DDP, and would give a complex tensor as a real one.
   if (py::hasattr(base, "allocate_tensor")) {

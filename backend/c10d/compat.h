@@ -130,6 +130,18 @@ using ErrorType = detail::ErrorTypeOf<Base>::Type;
 [[noreturn]] inline void throw_argument_error(const std::string& text) { C10_THROW_ERROR(Error, text); }
 [[noreturn]] inline void throw_value_error(const std::string& text) { C10_THROW_ERROR(ValueError, text); }
 
+[[noreturn]] inline void throw_type_error(const std::string& text) { C10_THROW_ERROR(TypeError, text); }
+
+// ---- types ----
+#if SWITCHML_TORCH >= 201
+inline constexpr at::ScalarType kFloat8E4M3 = at::ScalarType::Float8_e4m3fn;
+inline constexpr at::ScalarType kFloat8E5M2 = at::ScalarType::Float8_e5m2;
+#else
+inline constexpr at::ScalarType kFloat8E4M3 = at::ScalarType::NumOptions;  // No tensor's.
+inline constexpr at::ScalarType kFloat8E5M2 = at::ScalarType::NumOptions;
+#endif
+inline bool is_float8(at::ScalarType type) { return type == kFloat8E4M3 || type == kFloat8E5M2; }
+
 // ---- PREMUL_SUM's factor: a number, or a tensor of one element ----
 namespace detail {
 template <typename Supplement>
@@ -147,7 +159,8 @@ inline at::Tensor premultiplied(const at::Tensor& tensor, const c10d::ReduceOp& 
   const auto* supplement = dynamic_cast<const c10d::NCCLPreMulSumSupplement*>(op.supplement_.get());
   if (supplement == nullptr) throw_value_error("switchml: ReduceOp PREMUL_SUM carries no factor");
   const std::optional<at::Tensor> factor = detail::factor_tensor(*supplement, 0);
-  const at::Tensor product = factor ? at::mul(tensor, *factor) : at::mul(tensor, supplement->double_factor);
+  const at::Tensor terms = is_float8(tensor.scalar_type()) ? tensor.to(at::kFloat) : tensor;  // These do not multiply.
+  const at::Tensor product = factor ? at::mul(terms, *factor) : at::mul(terms, supplement->double_factor);
   return product.to(tensor.scalar_type()).resolve_conj().contiguous();
 }
 

@@ -213,7 +213,7 @@ void DeviceCopies::gate(Collective* part, const std::function<void()>& written) 
   }
   for (Output& output : outputs_) {
     if (part->output().data != output.host.data_ptr() || shares_memory(output)) continue;
-    output.element_bytes = element_bytes(part->type);
+    output.element_bytes = result_bytes(part->op, part->type);
     output.written.tell(kPieceBytes / output.element_bytes, written);
     part->written = &output.written;
   }

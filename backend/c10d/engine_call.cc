@@ -278,12 +278,16 @@ void EngineCall::add(const at::Tensor& input, const at::Tensor& output, size_t b
   part.op = *operation;
   part.type = *element_type(c10::toRealValueType(input.scalar_type()));
   part.count = static_cast<size_t>(input.numel()) * numbers;
+  add(std::move(part), input, output, begin * numbers, end * numbers);
+}
+
+void EngineCall::add(Collective part, const at::Tensor& input, const at::Tensor& output, size_t begin, size_t end) {
   part.deadline = deadline_;
   part.title = title_of(call_);
   Operands& operands = *part.operands();
   operands.input = input.data_ptr();
-  operands.output = {output.defined() ? output.data_ptr() : nullptr, begin * numbers, end * numbers};
-  if (op_.op_ == c10d::ReduceOp::AVG && is_floating(part.type)) {
+  operands.output = {output.defined() ? output.data_ptr() : nullptr, begin, end};
+  if (op_.op_ == c10d::ReduceOp::AVG && sums_floats(part.op, part.type)) {
     operands.divisor = static_cast<uint32_t>(flight_->core->group().size);
   }
   flight_->results.kept.push_back(input);
@@ -348,6 +352,24 @@ void EngineCall::slice(const at::Tensor& input, const at::Tensor& output, size_t
     Collective& part = flight_->parts[flight_->parts.size() - i];
     part.kind = ReduceScatter{*part.operands(), ends};
   }
+}
+
+bool EngineCall::sums_to_float32() const {
+  const std::shared_ptr<Session> session = flight_->core->session();
+  return session && session->engine().sums_to_float32();
+}
+
+void EngineCall::sum_to_float32(const at::Tensor& input, ElementType type, size_t count, const at::Tensor& output,
+                                size_t begin, size_t end, std::vector<size_t> ends) {
+  inputs_.push_back(input);
+  const at::Tensor terms = HostView(input, HostView::Use::kRead, false, copies_of(input)).host();
+  Collective part;
+  part.op = ReduceOp::kSumToFloat32;
+  part.type = type;
+  part.count = count;
+  add(std::move(part), terms, target(output, overlap(terms, output)), begin, end);
+  Collective& added = flight_->parts.back();
+  if (!ends.empty()) added.kind = ReduceScatter{*added.operands(), std::move(ends)};
 }
 
 /// Memory for a result, from which it reaches `output` in the end.

@@ -38,6 +38,13 @@ class EngineCall {
   void slice(const at::Tensor& input, const at::Tensor& output, size_t begin);
   /// The same; all ranks have such slices, rank r one that ends at element ends[r].
   void slice(const at::Tensor& input, const at::Tensor& output, size_t begin, std::vector<size_t> ends);
+  /// Sums `count` elements of a narrow type to float32 (ReduceOp::kSumToFloat32): `input` has their bytes, and elements
+  /// [begin, end) of the result go to `output`, which has as many floats. `ends`: as with slice(); none: all ranks want
+  /// all. Precondition: sums_to_float32().
+  void sum_to_float32(const at::Tensor& input, ElementType type, size_t count, const at::Tensor& output, size_t begin,
+                      size_t end, std::vector<size_t> ends);
+  /// Whether the group's engine does so.
+  bool sums_to_float32() const;
   /// In the end, after all results are written.
   void copy(const at::Tensor& from, const at::Tensor& to);
   // ---- what moves, of any type ----
@@ -78,6 +85,7 @@ class EngineCall {
  private:
   class Pending;
   void add(const at::Tensor& input, const at::Tensor& output, size_t begin, size_t end);
+  void add(Collective part, const at::Tensor& input, const at::Tensor& output, size_t begin, size_t end);
   bool averages_integers(const at::Tensor& tensor) const {
     return op_.op_ == c10d::ReduceOp::AVG && at::isIntegralType(tensor.scalar_type(), false);
   }

@@ -90,6 +90,14 @@ class ProcessGroupSwitchML final : public compat::Base {
                                const c10d::ReduceScatterOptions& opts = {}) override;
   WorkPtr reduce_scatter_tensor_coalesced(Tensors& outputs, Tensors& inputs,
                                           const c10d::ReduceScatterOptions& opts = {}) SWITCHML_LATER_OVERRIDE;
+  /// A sum of narrow terms to float32, which torch.distributed does not have.
+  struct NarrowSum {
+    std::string format;  // Of the numbers in blocks under scales: int8, float8_e4m3fn; empty: numbers without blocks.
+    bool mean = false;   // Divided by the number of ranks.
+    bool scatters = false;  // Each rank gets its part.
+    bool waits = false;     // The caller, at once.
+  };
+  WorkPtr sum_to_float32(const at::Tensor& output, const at::Tensor& input, const NarrowSum& sum);
   WorkPtr barrier(const c10d::BarrierOptions& opts = {}) override;
 
   // ---- what moves ----

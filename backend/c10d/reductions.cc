@@ -29,9 +29,11 @@ at::Tensor combined(const at::Tensor& a, const at::Tensor& b, const c10d::Reduce
 
 at::Tensor combined(const Tensors& tensors, const c10d::ReduceOp& op) {
   const at::AutoDispatchBelowADInplaceOrView guard;
-  at::Tensor all = tensors[0];
-  for (size_t i = 1; i < tensors.size(); ++i) all = combined(all, tensors[i], op);
-  return all;
+  const at::ScalarType type = tensors[0].scalar_type();
+  const at::ScalarType wide = compat::is_float8(type) ? at::kFloat : type;  // PyTorch has no arithmetic of these.
+  at::Tensor all = tensors[0].to(wide);
+  for (size_t i = 1; i < tensors.size(); ++i) all = combined(all, tensors[i].to(wide), op);
+  return all.to(type);
 }
 
 at::Tensor joined(const Tensors& pieces) {

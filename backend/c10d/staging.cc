@@ -21,8 +21,11 @@ std::optional<ElementType> element_type(at::ScalarType type) {
     case at::kLong: return ElementType::kInt64;
     case at::kDouble: return ElementType::kFloat64;
     case at::kBool: return ElementType::kBool;
-    default: return std::nullopt;
+    default: break;
   }
+  if (type == compat::kFloat8E4M3) return ElementType::kFloat8E4M3;
+  if (type == compat::kFloat8E5M2) return ElementType::kFloat8E5M2;
+  return std::nullopt;
 }
 
 void require_defined(const at::Tensor& tensor, const char* call) {

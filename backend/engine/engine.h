@@ -90,6 +90,9 @@ class Engine {
   /// exact_can(op, type).
   virtual void submit(Collective collective) = 0;
 
+  /// Whether it takes kSumToFloat32, which exact_can() allows: always the same, on all ranks. [NSUM-5]
+  virtual bool sums_to_float32() const { return false; }
+
   /// A watermark of an input has risen (Collective::ready). Thread-safe.
   virtual void wake() {}
 

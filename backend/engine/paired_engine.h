@@ -45,6 +45,7 @@ class PairedEngine final : public Engine {
   PairedEngine(Engine& switched, Engine& exact, size_t few) : switched_(switched), exact_(exact), few_(few) {}
 
   void submit(Collective collective) override;
+  bool sums_to_float32() const override { return exact_.sums_to_float32(); }
   void wake() override;
   void abort(const std::string& reason) override;
   void fail(const Status& status) override;

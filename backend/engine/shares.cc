@@ -40,7 +40,8 @@ size_t Shares::chunk_bytes(const Collective& collective) const {
   // [NCHUNK-4]
   if (!exact_ || least_chunk_bytes_ == 0 || collective.stream == StreamChoice::kShort) return payload_bytes_;
   const size_t chunks = collective.stream == StreamChoice::kBulk ? kChunksOfPiece : kChunksOfTensor;  // [NCHUNK-2]
-  const size_t bytes = total(collective) * element_bytes(collective.type) / (weights_.size() * chunks);
+  const size_t of_tensor = total(collective) * payload_bytes_of_element(collective.op, collective.type);
+  const size_t bytes = of_tensor / (weights_.size() * chunks);
   // [NCHUNK-1]
   return std::clamp(bytes / kGrain * kGrain, std::min(least_chunk_bytes_, payload_bytes_), payload_bytes_);
 }
@@ -48,7 +49,7 @@ size_t Shares::chunk_bytes(const Collective& collective) const {
 std::vector<ShardPart> Shares::next(const Collective& collective) {
   const size_t shards = weights_.size();
   const size_t bytes = chunk_bytes(collective);
-  const size_t span = elements_per_span(collective.type, bytes, exact_);
+  const size_t span = elements_per_span(collective.type, bytes, exact_, collective.op);
   if (!exact_) return of_integers(collective, bytes);
   std::vector<ShardPart> parts;
   size_t& turn = turn_[static_cast<size_t>(collective.stream)];  // [SHARE-7]
@@ -74,7 +75,7 @@ std::vector<ShardPart> Shares::next(const Collective& collective) {
 }
 
 std::vector<ShardPart> Shares::of_integers(const Collective& collective, size_t bytes) const {
-  const size_t span = elements_per_span(collective.type, bytes, exact_);
+  const size_t span = elements_per_span(collective.type, bytes, exact_, collective.op);
   const uint64_t all = std::accumulate(weights_.begin(), weights_.end(), uint64_t{0});
   SWITCHML_ASSERT(all > 0);
   const size_t chunks = (collective.count + span - 1) / span;
@@ -122,7 +123,7 @@ std::vector<uint32_t> Shares::weights_for(const Collective& collective, size_t c
 }
 
 std::vector<ShardPart> Shares::by_owner(const Collective& collective, size_t home, size_t bytes) const {
-  const size_t span = elements_per_span(collective.type, bytes, exact_);
+  const size_t span = elements_per_span(collective.type, bytes, exact_, collective.op);
   const auto* scattered = std::get_if<ReduceScatter>(&collective.kind);
   std::vector<ShardPart> parts;
   size_t begin = 0;

@@ -143,6 +143,11 @@ class EngineImpl final : public SwitchEngine {
     }
   }
 
+  bool sums_to_float32() const override {
+    return std::all_of(sessions_.begin(), sessions_.end(),
+                       [](const SessionParameters& session) { return session.sums_to_float32(); });
+  }
+
   void wake() override {
     for (const auto& shard : shards_) shard->wake();
   }

@@ -51,7 +51,8 @@ wire::ParseError ExactAggregator::parse(const uint8_t* frame, size_t size, bool 
   out->check = header.call;
   out->payload = packet.elements;
   out->bytes = packet.bytes;
-  out->elements = packet.bytes / element_bytes(packet.type);
+  out->room = packet.room;
+  out->elements = packet.count;
   out->target = packet.target;
   return error;
 }
@@ -93,19 +94,21 @@ void ExactAggregator::complete(const Arrival& last, SlotUse* use, SlotStore* sto
                                std::optional<uint8_t> uplink) const {
   const wire::Kind kind = uplink ? wire::Kind::kExactContribution : wire::Kind::kExactResult;  // [ETREE-2]
   auto header = outcome_of<wire::ExactHeader>(last, kind, uplink);
-  header.flags = use->disagree ? wire::kFlagDisagree : uint8_t{0};
-  if (uplink && use->want_none == use->contributed) header.flags |= wire::kFlagNoElements;
   header.call = use->check;
   set_kind(&header, use->kind);  // [EXACT-19]
+  const auto op = static_cast<ReduceOp>(header.operation);
+  const auto type = static_cast<ElementType>(header.type);
+  use->disagree |= uplink && op == ReduceOp::kSumToFloat32;  // [NSUM-6]
+  header.flags = use->disagree ? wire::kFlagDisagree : uint8_t{0};
+  if (uplink && use->want_none == use->contributed) header.flags |= wire::kFlagNoElements;
   if (use->disagree) use->bytes = 0;
   uint8_t* payload = store->payload(last.slot, last.seq);
   if (use->bytes > 0) {
     const Inputs inputs = inputs_of(*use, store, last);
-    const auto type = static_cast<ElementType>(header.type);
     const uint32_t divisor = uplink ? 1 : header.divisor;  // The root divides.
-    const ElementReduction reduction{static_cast<ReduceOp>(header.operation), type, divisor};
-    reduce(reduction, inputs.elements.data(), inputs.count, use->bytes / element_bytes(type),
-           payload);  // [EXACT-17]
+    const size_t elements = use->bytes / element_bytes(type);
+    reduce({op, type, divisor}, inputs.elements.data(), inputs.count, elements, payload);  // [EXACT-17]
+    use->bytes = static_cast<uint32_t>(elements * result_bytes(op, type));
   }
   wire::seal_exact(header, rule, payload - wire::kExactHeaderBytes, use->bytes);
   use->complete = true;

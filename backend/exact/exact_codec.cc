@@ -22,8 +22,9 @@ ElementRange common(ElementRange a, ElementRange b) {
 
 bool ExactCodec::divides_parts() const {
   // [ELANE-8, ETREE-6]
-  return operands_ != nullptr && collective_.type == ElementType::kFloat16 && collective_.op == ReduceOp::kSum &&
-         operands_->divisor > 1 && (tree_ || !operands_->inputs.empty());
+  const bool may_overflow = collective_.type == ElementType::kFloat16 || is_float8(collective_.type);
+  return operands_ != nullptr && may_overflow && collective_.op == ReduceOp::kSum && operands_->divisor > 1 &&
+         (tree_ || !operands_->inputs.empty());
 }
 
 uint8_t ExactCodec::divisor() const {
@@ -64,9 +65,9 @@ bool ExactCodec::output_follows_input() const {
   const size_t size = element_bytes(collective_.type);
   const auto input = reinterpret_cast<uintptr_t>(collective_.input()),
              output = reinterpret_cast<uintptr_t>(output_.data);
-  const size_t bytes = (output_.end - output_.begin) * size;
+  const size_t bytes = (output_.end - output_.begin) * result_size_;
   const bool apart = output + bytes <= input || output >= input + collective_.count * size;
-  return apart || output == input + output_.begin * size;
+  return apart || (output == input + output_.begin * size && result_size_ == size);
 }
 
 const uint8_t* ExactCodec::as_they_lie(ElementRange range) const {
@@ -84,7 +85,7 @@ const uint8_t* ExactCodec::source(ElementRange range) const {
 uint8_t* ExactCodec::target(ElementRange range) const {
   if (has_pieces_ || range.count == 0) return nullptr;
   if (common(range, wanted()).count < range.count) return nullptr;
-  return static_cast<uint8_t*>(output_.data) + (range.begin - output_.begin) * element_bytes(collective_.type);
+  return static_cast<uint8_t*>(output_.data) + (range.begin - output_.begin) * result_size_;
 }
 
 ElementRange ExactCodec::piece(size_t worker, ElementRange range) const {
@@ -137,11 +138,10 @@ void ExactCodec::report_written(ElementRange range) const {
 
 void ExactCodec::decode(const uint8_t* elements, ElementRange range) const {
   if (!has_pieces_) {
-    const size_t size = element_bytes(collective_.type);
     const ElementRange part = common(range, wanted());
     if (part.count == 0) return;
-    std::memcpy(static_cast<uint8_t*>(output_.data) + (part.begin - output_.begin) * size,
-                elements + (part.begin - range.begin) * size, part.count * size);
+    std::memcpy(static_cast<uint8_t*>(output_.data) + (part.begin - output_.begin) * result_size_,
+                elements + (part.begin - range.begin) * result_size_, part.count * result_size_);
     return;
   }
   for (size_t worker = range.begin / collective_.count; worker < workers_; ++worker) {

@@ -19,12 +19,13 @@ class ExactCodec {
         gather_(collective.gather()),
         has_pieces_(has_piece_of_each(collective.movement())),
         output_(collective.output()),
+        result_size_(switchml::result_bytes(collective.op, collective.type)),
         worker_(static_cast<size_t>(worker)),
         workers_(static_cast<size_t>(workers)),
         tree_(tree) {}
 
-  /// The aggregator's divisor of the sum. For the mean of float16 it is 1 where workers speak for several ranks, and in
-  /// trees: there each worker divides its part, because the sum of some ranks may overflow float16.
+  /// The aggregator's divisor of the sum. For the mean of float16 and float8 it is 1 where workers speak for several
+  /// ranks, and in trees: there each worker divides its part, because the sum of some ranks may overflow.
   uint8_t divisor() const;
   /// Writes elements `range` to `out`, which has room for them; returns the number of bytes, 0 where this worker
   /// contributes none. In a gather this also copies the worker's own piece to its output.
@@ -37,7 +38,9 @@ class ExactCodec {
   uint8_t* target(ElementRange range) const;
   /// Whether this worker wants any of the result of `range`.
   bool wants(ElementRange range) const;
+  /// Bytes of a contribution of those elements, and of their result.
   size_t bytes(ElementRange range) const { return range.count * element_bytes(collective_.type); }
+  size_t result_bytes(ElementRange range) const { return range.count * result_size_; }
   /// Writes the result of `range` into the collective's output, as far as that asks for it.
   void decode(const uint8_t* elements, ElementRange range) const;
   /// The result of `range` has been written there.
@@ -61,6 +64,7 @@ class ExactCodec {
   const Gather* const gather_;      // Null: it is none.
   const bool has_pieces_;
   const OutputRange output_;
+  const size_t result_size_;  // Bytes of the result of an element.
   const size_t worker_;
   const size_t workers_;
   const bool tree_;

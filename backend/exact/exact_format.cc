@@ -65,7 +65,8 @@ std::vector<LaneShape> ExactFormat::lanes() const {
 
 std::unique_ptr<Task> ExactFormat::begin(uint64_t serial, std::shared_ptr<SharedCollective> collective,
                                          ElementRange part, size_t chunk_bytes) {
-  const size_t elements = elements_per_chunk(collective->collective().type, chunk_bytes, true);
+  const Collective& call = collective->collective();
+  const size_t elements = elements_per_chunk(call.type, chunk_bytes, true, call.op);
   return std::make_unique<ExactTask>(serial, std::move(collective), part, elements, session_);
 }
 
@@ -87,7 +88,7 @@ void ExactFormat::encode(InFlight& flight, Transport& link) {
   const ExactCodec& codec = exact(*flight.task).codec;
   const bool has_elements = flight.stage == Stage::kData;
   const bool wants_result = !has_elements || keep_results_ || codec.wants(flight.range);
-  flight.result_bytes = has_elements && wants_result ? codec.bytes(flight.range) : 0;
+  flight.result_bytes = has_elements && wants_result ? codec.result_bytes(flight.range) : 0;
   flight.sent_bytes = 0;
   if (has_elements) {
     offer_memory(flight, wants_result, link);
@@ -109,7 +110,8 @@ void ExactFormat::offer_memory(InFlight& flight, bool wants_result, Transport& l
   if (reaches) flight.elements = source;
   if (!by_card) return;
   const uint8_t* target = wants_result ? codec.target(flight.range) : nullptr;
-  const auto reached = target != nullptr ? link.queue_pairs()->target_of(target, bytes) : std::nullopt;
+  const size_t result = codec.result_bytes(flight.range);
+  const auto reached = target != nullptr ? link.queue_pairs()->target_of(target, result) : std::nullopt;
   if (!reached) return;
   wire::write_target(*reached, flight.frame + wire::kExactHeaderBytes - wire::kTargetBytes);
   flight.has_target = true;

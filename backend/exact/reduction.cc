@@ -8,6 +8,7 @@
 #include "base/limits.h"
 #include "kernels/exact_sum.h"
 #include "kernels/kernels.h"
+#include "kernels/narrow_floats.h"
 
 namespace switchml {
 
@@ -163,6 +164,41 @@ void reduce_block(const ElementReduction& reduction, const Block& block, uint8_t
   fold<uint64_t>(block, out, [](uint64_t a, uint64_t b) { return a + b; });  // [OP-4]
 }
 
+// ---- floats of 8 bits, and sums of narrow terms ----
+
+void reduce_float8(const ElementReduction& reduction, const uint8_t* const* inputs, size_t ranks, size_t n,
+                   uint8_t* out) {
+  const ElementType type = reduction.type;
+  if (reduction.op == ReduceOp::kSum) return sum_float8(type, inputs, ranks, n, reduction.divisor, out);
+  if (reduction.op == ReduceOp::kProduct) return multiply_float8(type, inputs, ranks, n, out);
+  extreme_of_float8(type, inputs, ranks, n, reduction.op == ReduceOp::kMin, out);
+}
+
+/// Terms that a processor's first cache has room for as float32, and the fewest of a rank among them.
+constexpr size_t kWideTerms = 8192;
+constexpr size_t kLeastTerms = kWideTerms / kMaxWorkers;
+static_assert(kLeastTerms == kScaledValues);
+
+// The terms are exact in float32, so its exact sum is theirs. [NSUM-2]
+void sum_to_float32(const ElementReduction& reduction, const uint8_t* const* inputs, size_t ranks, size_t n,
+                    uint8_t* out) {
+  alignas(64) std::array<float, kWideTerms> terms;
+  std::array<const void*, kMaxWorkers> sources;
+  const size_t of_each = std::min(kMaxBlockElements, kWideTerms / ranks / kLeastTerms * kLeastTerms);
+  const size_t values = values_per_element(reduction.type);
+  const size_t most = of_each / values;
+  for (size_t rank = 0; rank < ranks; ++rank) sources[rank] = terms.data() + rank * of_each;
+  for (size_t first = 0; first < n; first += most) {
+    const size_t count = std::min(most, n - first);
+    const size_t offset = first * element_bytes(reduction.type);
+    for (size_t rank = 0; rank < ranks; ++rank) {
+      to_float32(reduction.type, inputs[rank] + offset, count, terms.data() + rank * of_each);
+    }
+    uint8_t* const to = out + first * result_bytes(reduction.op, reduction.type);
+    kernels().exact_sum[0](sources.data(), ranks, to, count * values, reduction.divisor);
+  }
+}
+
 }  // namespace
 
 void reduce(const ElementReduction& reduction, const uint8_t* const* inputs, int ranks, size_t n, uint8_t* out) {
@@ -171,6 +207,9 @@ void reduce(const ElementReduction& reduction, const uint8_t* const* inputs, int
   if (is_bitwise(reduction.op) && size > 1) {
     return reduce({reduction.op, ElementType::kUInt8}, inputs, ranks, n * size, out);
   }
+  const auto count = static_cast<size_t>(ranks);
+  if (reduction.op == ReduceOp::kSumToFloat32) return sum_to_float32(reduction, inputs, count, n, out);
+  if (is_float8(reduction.type)) return reduce_float8(reduction, inputs, count, n, out);
   if (sums_floats(reduction.op, reduction.type)) {
     const Block all = block_at(inputs, ranks, 0, n);
     const auto row = static_cast<size_t>(float_row(reduction.type));

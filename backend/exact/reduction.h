@@ -16,9 +16,10 @@ struct ElementReduction {
   uint32_t divisor = 1;  // Divides sums of floats; 1 ... kMaxWorkers.
 };
 
-/// Reduces `inputs` of `ranks` ranks, n elements each, to `out`, which overlaps none of them. Pointers need no
-/// alignment. 1 <= ranks <= kMaxWorkers. Precondition: exact_can(op, type). A product of floats is computed in float64,
-/// in the order of the ranks, and rounded once; integers wrap around. Thread-safe.
+/// Reduces `inputs` of `ranks` ranks, n elements each, to `out`, which has room for n times result_bytes(op, type) and
+/// overlaps none of them. Pointers need no alignment. 1 <= ranks <= kMaxWorkers. Precondition: exact_can(op, type). A
+/// product of floats is computed in float64, in the order of the ranks, and rounded once; integers wrap around.
+/// Thread-safe.
 void reduce(const ElementReduction& reduction, const uint8_t* const* inputs, int ranks, size_t n, uint8_t* out);
 
 }  // namespace switchml

@@ -26,6 +26,7 @@ struct Arrival {
   uint32_t check = 0;  // the witness, or the call
   const uint8_t* payload = nullptr;
   size_t bytes = 0;
+  size_t room = 0;                     // Bytes of payload that the use needs, where it is more than this packet has.
   size_t elements = 0;                 // words, of integers
   std::optional<wire::Target> target;  // The worker wants the result written there.
 };

@@ -72,7 +72,7 @@ uint64_t agreement_hash(const Collective& collective) {  // [WIT-12]
 }
 
 Status complete_alone(const Collective& collective) {
-  SWITCHML_ASSERT(collective.is_ready(collective.count));
+  SWITCHML_ASSERT(collective.is_ready(collective.count) && collective.op != ReduceOp::kSumToFloat32);
   const auto* scatter = std::get_if<Scatter>(&collective.kind);
   const void* input = scatter != nullptr ? scatter->inputs.front() : collective.input();
   const size_t size = element_bytes(collective.type);

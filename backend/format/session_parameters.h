@@ -78,6 +78,8 @@ struct SessionParameters : Route {
   /// Exact: what its packets are checked by.
   wire::ChecksumRule checksum_rule() const { return {session_key, switch_endpoint.carrier != Carrier::kRdma}; }
   size_t header_bytes() const { return exact ? wire::kExactHeaderBytes : wire::kHeaderBytes; }
+  /// Whether its workers, each a rank, may use ReduceOp::kSumToFloat32. [NSUM-5]
+  bool sums_to_float32() const { return exact && !tree && ranks == 0 && workers > 1; }
   int contributing_ranks() const { return ranks == 0 ? workers : ranks; }  // [WORD-8]
   std::string name_of(int number) const {
     const auto i = static_cast<size_t>(number);

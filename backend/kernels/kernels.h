@@ -89,10 +89,16 @@ struct Kernels {
   /// Copies with non-temporal stores where the processor has them. Like plain stores they are ordered before a later
   /// release. `n` in bytes.
   void (*copy_non_temporal)(const void* src, void* dst, size_t n);
+
+  // ---- narrow terms, to float32 ----
+  /// Exactly: float16 and bfloat16, indexed by float_row() - 1. A NaN of float16 becomes a quiet one.
+  void (*widen_half[2])(const void* src, void* dst, size_t n);
+  /// dst[i] = int8(src[i]) * scale.
+  void (*scale_int8)(const void* src, void* dst, size_t n, float scale);
 };
 
 /// Row of a floating type in range/quantize/...: float32 0, float16 1, bfloat16 2; float64 3, which
-/// exact_sum alone has. Precondition: is_floating(type).
+/// exact_sum alone has. Precondition: is_floating(type), and not is_float8(type).
 int float_row(ElementType type);
 /// Row of an integer type in widen/narrow: int32 0, int8 1, uint8 2, int16 3. Precondition: one of those.
 int integer_row(ElementType type);

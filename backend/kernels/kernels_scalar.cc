@@ -313,6 +313,20 @@ void copy_non_temporal(const void* src, void* dst, size_t n) {
   if (n != 0) std::memcpy(dst, src, n);
 }
 
+template <typename E>
+void widen_half(const void* src, void* dst, size_t n) {
+  constexpr uint32_t kQuietBit = uint32_t{1} << (kMantissaBits - 1);
+  for (size_t i = 0; i < n; ++i) {
+    const uint32_t bits = element_bits<E>(src, i);
+    const bool is_nan = (bits & kAbsMask) > static_cast<uint32_t>(kInfinityBits);
+    store_at(dst, i, std::is_same_v<E, Float16> && is_nan ? bits | kQuietBit : bits);
+  }
+}
+
+void scale_int8(const void* src, void* dst, size_t n, float scale) {
+  for (size_t i = 0; i < n; ++i) store_at(dst, i, static_cast<float>(load_at<int8_t>(src, i)) * scale);
+}
+
 constexpr Kernels kTable = {
     "scalar",
     {range<Float32>, range<Float16>, range<BFloat16>},
@@ -332,6 +346,8 @@ constexpr Kernels kTable = {
     max,
     load,
     copy_non_temporal,
+    {widen_half<Float16>, widen_half<BFloat16>},
+    scale_int8,
 };
 
 }  // namespace

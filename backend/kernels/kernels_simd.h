@@ -279,6 +279,24 @@ struct Simd {
     scalar_kernels()->copy_non_temporal(bytes(src) + end, bytes(dst) + end, n - end);
   }
 
+  // ---- narrow terms ----
+
+  template <typename E>
+  static void widen_half(const void* src, void* dst, size_t n) {
+    const size_t end = whole(n);
+    for (size_t i = 0; i < end; i += kLanes) V::store_i32(bytes(dst) + 4 * i, E::load(bytes(src) + 2 * i));
+    if (end < n) scalar_kernels()->widen_half[E::kRow - 1](bytes(src) + 2 * end, bytes(dst) + 4 * end, n - end);
+  }
+
+  static void scale_int8(const void* src, void* dst, size_t n, float scale) {
+    const F by = V::splat(scale);
+    const size_t end = whole(n);
+    for (size_t i = 0; i < end; i += kLanes) {
+      Float32::store(bytes(dst) + 4 * i, V::mul(V::to_float(Int8::load(bytes(src) + i)), by));
+    }
+    if (end < n) scalar_kernels()->scale_int8(bytes(src) + end, bytes(dst) + 4 * end, n - end, scale);
+  }
+
   // classify, split64 and join64 are rare and stay scalar; exact_simd.h has exact_sum.
   static Kernels table(const char* name) {
     const Kernels& scalar = *scalar_kernels();
@@ -301,6 +319,8 @@ struct Simd {
         max,
         load,
         copy_non_temporal,
+        {widen_half<Float16>, widen_half<BFloat16>},
+        scale_int8,
     };
   }
 };

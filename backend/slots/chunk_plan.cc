@@ -14,13 +14,13 @@ size_t divide_up(size_t a, size_t b) { return (a + b - 1) / b; }
 
 }  // namespace
 
-size_t elements_per_chunk(ElementType type, size_t payload_bytes, bool exact) {
-  if (exact) return payload_bytes / element_bytes(type);  // [ELANE-2]
+size_t elements_per_chunk(ElementType type, size_t payload_bytes, bool exact, ReduceOp op) {
+  if (exact) return payload_bytes / payload_bytes_of_element(op, type);  // [ELANE-2, NSUM-4]
   return payload_bytes / kWordBytes / element_words(type);
 }
 
-size_t elements_per_span(ElementType type, size_t payload_bytes, bool exact) {
-  const size_t chunk = elements_per_chunk(type, payload_bytes, exact);
+size_t elements_per_span(ElementType type, size_t payload_bytes, bool exact, ReduceOp op) {
+  const size_t chunk = elements_per_chunk(type, payload_bytes, exact, op);
   // [SHARD-3]
   return is_floating(type) && !exact ? std::lcm(chunk, ChunkPlan::block_elements_for(payload_bytes)) : chunk;
 }

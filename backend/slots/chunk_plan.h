@@ -13,6 +13,7 @@
 #include <cstdint>
 
 #include "base/element_type.h"
+#include "base/reduce_op.h"
 
 namespace switchml {
 
@@ -64,9 +65,9 @@ class ChunkPlan {
 /// Shard `shard` of `shards` takes this part of a tensor of `count` elements: whole spans, spread evenly.
 ElementRange shard_part(size_t count, size_t elements_per_span, int shard, int shards);
 
-/// Elements that one chunk carries.
-size_t elements_per_chunk(ElementType type, size_t payload_bytes, bool exact = false);
+/// Elements that one chunk carries. `op`, of an exact one: contribution and result both fit the payload.
+size_t elements_per_chunk(ElementType type, size_t payload_bytes, bool exact = false, ReduceOp op = ReduceOp::kSum);
 /// Elements of a span: of one chunk, where no blocks are needed or none would lie in two.
-size_t elements_per_span(ElementType type, size_t payload_bytes, bool exact = false);
+size_t elements_per_span(ElementType type, size_t payload_bytes, bool exact = false, ReduceOp op = ReduceOp::kSum);
 
 }  // namespace switchml

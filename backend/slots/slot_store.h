@@ -33,7 +33,7 @@ struct SlotUse {
   WorkerSet want_none;       // exact: those that take the result without elements
   WorkerSet with_target;     // exact: those that have a target in the store
   uint32_t check = 0;        // sum of the witnesses; exact: the call
-  uint32_t bytes = 0;        // the longest contribution so far
+  uint32_t bytes = 0;        // the longest contribution so far; once complete, the result
   uint16_t kind = 0;         // the largest exponent; exact: type, operation and divisor
   uint32_t borrowed_in = 0;  // the burst in which a sink was last given the frame; 0: never
   Ecn ecn = Ecn::kNone;      // all contributions together [ECN-1]

@@ -59,8 +59,12 @@ ParseError parse_exact(const uint8_t* frame, size_t size, Kind expected, ExactPa
   const size_t begin = kExactHeaderBytes + (has_target(header) ? kTargetBytes : 0);
   if (size < begin) return ParseError::kLength;  // [RDMA-6]
   const size_t bytes = size - begin;
+  const bool is_result = expected == Kind::kExactResult;
+  const size_t size_of_one = is_result ? result_bytes(operation, type) : element_bytes(type);
   const size_t most = operation == ReduceOp::kBarrier ? 0 : kMaxPayloadBytes;
-  if (bytes % element_bytes(type) != 0 || bytes > most) return ParseError::kLength;  // [EXACT-11]
+  const size_t count = bytes / size_of_one;
+  const size_t room = count * payload_bytes_of_element(operation, type);
+  if (bytes % size_of_one != 0 || room > most) return ParseError::kLength;  // [EXACT-11, NSUM-4]
   out->header = header;
   out->operation = operation;
   out->type = type;
@@ -68,6 +72,8 @@ ParseError parse_exact(const uint8_t* frame, size_t size, Kind expected, ExactPa
   if (has_target(header)) out->target = read_target(frame + kExactHeaderBytes);
   out->elements = frame + begin;
   out->bytes = bytes;
+  out->count = count;
+  out->room = room;
   return ParseError::kNone;
 }
 

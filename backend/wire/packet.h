@@ -50,6 +50,8 @@ struct ExactPacket {
   ElementType type = ElementType::kFloat32;
   const uint8_t* elements = nullptr;  // Little-endian, as in memory, inside the frame.
   size_t bytes = 0;
+  size_t count = 0;  // Elements.
+  size_t room = 0;   // Bytes of the payload that contributions or the result of so many elements need.
 };
 /// Whether a target follows this header. [RDMA-6]
 inline bool has_target(const ExactHeader& header) {

@@ -11,6 +11,7 @@ Importing registers the backend and loads nothing else; the compiled part comes 
 import torch
 
 from switchml import _registration
+from switchml._narrow import all_reduce, reduce_scatter
 from switchml._registration import Options, _autoload, _check_torch, _register, empty, settings, stats
 
 try:
@@ -22,7 +23,7 @@ except ImportError as error:
         "folder python/ of a build on PYTHONPATH"
     ) from error
 
-__all__ = ["Options", "ProcessGroup", "empty", "settings", "stats", "__version__"]
+__all__ = ["Options", "ProcessGroup", "all_reduce", "empty", "reduce_scatter", "settings", "stats", "__version__"]
 
 
 def __getattr__(name):

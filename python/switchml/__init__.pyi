@@ -47,6 +47,24 @@ class Options:
         faults: str = ...,
     ) -> None: ...
 
+def all_reduce(
+    input: torch.Tensor,
+    output: torch.Tensor,
+    op: Any = ...,
+    group: dist.ProcessGroup | ProcessGroup | None = ...,
+    async_op: bool = ...,
+    *,
+    format: str | None = ...,
+) -> dist.Work | None: ...
+def reduce_scatter(
+    input: torch.Tensor,
+    output: torch.Tensor,
+    op: Any = ...,
+    group: dist.ProcessGroup | ProcessGroup | None = ...,
+    async_op: bool = ...,
+    *,
+    format: str | None = ...,
+) -> dist.Work | None: ...
 def empty(
     *size: int | torch.Size, dtype: torch.dtype | None = ..., group: dist.ProcessGroup | ProcessGroup | None = ...
 ) -> torch.Tensor: ...

@@ -38,7 +38,10 @@ void exact(const uint8_t* frame, size_t size, Kind kind) {
   check(header.divisor >= 1 && header.divisor <= kMaxWorkers, "the divisor is in range");
   const size_t begin = kExactHeaderBytes + (packet.target ? kTargetBytes : 0);
   check(begin + packet.bytes == size, "header, target and elements are the whole frame");
-  check(packet.bytes % element_bytes(packet.type) == 0 && packet.bytes <= kMaxPayloadBytes, "elements are whole");
+  const bool is_result = kind == Kind::kExactResult;
+  const size_t of_one = is_result ? result_bytes(packet.operation, packet.type) : element_bytes(packet.type);
+  check(packet.bytes == packet.count * of_one && packet.bytes <= packet.room, "elements are whole");
+  check(packet.room <= kMaxPayloadBytes, "their result fits a payload");
   check(packet.elements == frame + begin, "elements follow the header, and its target");
   std::vector<uint8_t> again(frame, frame + size);
   write_exact_header(header, again.data());

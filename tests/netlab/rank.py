@@ -99,6 +99,42 @@ def timed(elements, times):
     return {"seconds": took, **differences(before)}
 
 
+def narrow_sums(rounds):
+    """Sums of narrow terms to float32, each checked to the bit, by hosts that round once each."""
+    import switchml
+
+    import narrow
+
+    session, of_a_host = switchml.stats()["session"], int(os.environ["RANKS_OF_A_HOST"])
+    calls, rank, size = 0, dist.get_rank(), dist.get_world_size()
+    for turn in range(rounds):
+        for kind, length in narrow.cases():
+            inputs = [narrow.given(kind, r, length, turn) for r in range(size)]
+            output = torch.zeros(length)
+            switchml.all_reduce(inputs[rank][0], output, format=narrow.format_of(kind))
+            values = [values for _, values in inputs]
+            hosts = 1 if session["transport"] in ("udp", "tcp") else of_a_host
+            wrong = exact.difference(output, narrow.sum_by_hosts(values, hosts))
+            assert not wrong, f"{kind}, {length} elements: {wrong}"
+            calls += 1
+    return {"calls": calls}
+
+
+def reduce_scatters(kind, elements, times):
+    """So many of them, of so many elements in all."""
+    import switchml
+
+    import narrow
+
+    part = torch.zeros(elements // dist.get_world_size())
+    for _ in range(times):
+        if kind == "float32":
+            dist.reduce_scatter_tensor(part, torch.ones(elements))
+        else:
+            terms, _ = narrow.given(kind, dist.get_rank(), elements, 1)
+            switchml.reduce_scatter(terms, part, format=narrow.format_of(kind))
+
+
 def until_error(seconds):
     """Checked all-reduces until one fails: what it says and when, by the clock that all processes of this machine
     share."""
@@ -148,7 +184,10 @@ def session():
     return {"seconds": time.monotonic() - started, **switchml.stats()["session"]}
 
 
-CALLS = {call.__name__: call for call in (soak, timed, until_error, until_switch, session)}
+CALLS = {
+    call.__name__: call
+    for call in (soak, timed, narrow_sums, reduce_scatters, until_error, until_switch, session)
+}
 
 
 def main():

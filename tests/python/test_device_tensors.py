@@ -7,6 +7,7 @@ import sys
 import time
 
 import mock_device
+import narrow
 import pytest
 import torch
 import torch.distributed as dist
@@ -179,6 +180,25 @@ def all_to_all(device, count):
     return outputs
 
 
+def sum_of_narrow_terms(device, count):
+    output = late(torch.zeros(count), device)
+    switchml.all_reduce(late(numbers(count, torch.bfloat16), device), output)
+    return [output]
+
+
+def parts_of_narrow_terms(device, count):
+    output = late(torch.zeros(count), device)
+    switchml.reduce_scatter(late(numbers(size() * count, torch.bfloat16), device), output, op=dist.ReduceOp.AVG)
+    return [output]
+
+
+def sum_of_blocks(device, count):
+    packed, _ = narrow.blocks("int8", dist.get_rank(), count, 3)
+    output = late(torch.zeros(count), device)
+    switchml.all_reduce(late(packed.view(torch.int8), device).to(torch.uint8), output, format="int8")
+    return [output]
+
+
 def send_and_receive(device, count):
     after, before = neighbours()
     received = late(torch.zeros(count), device)
@@ -241,6 +261,9 @@ CALLS = (
     gather,
     all_to_all_single,
     all_to_all,
+    sum_of_narrow_terms,
+    parts_of_narrow_terms,
+    sum_of_blocks,
     send_and_receive,
     messages_by_turns,
     inputs_that_die,
@@ -293,6 +316,8 @@ LONG_CALLS = (
     reduce_scatter_within,
     scatter,
     all_to_all,
+    parts_of_narrow_terms,
+    sum_of_blocks,
     send_and_receive,
     inputs_that_die,
 )

@@ -26,7 +26,10 @@ BLOCKS = {
         ("| board:", DRAWING),
         ("1 each rank copies", DRAWING),
     ],
-    "docs/collectives.md": [("backend = switchml.ProcessGroup(", "tests/python/test_groups.py does it")],
+    "docs/collectives.md": [
+        ("import torch", "tests/python/test_narrow_sums.py does it"),
+        ("backend = switchml.ProcessGroup(", "tests/python/test_groups.py does it"),
+    ],
     "docs/contributing.md": [
         ("make setup", "is the first step of make test"),
         ("ninja -C build unit_base", TESTS),
@@ -74,7 +77,7 @@ BLOCKS = {
     ],
     "docs/protocol.md": [("0 ", DRAWING), ("grep -rnw SLOT-5", "as_it_is")],
     "docs/protocol-control.md": [(first, DRAWING) for first in ("+-", "+-", "Ethernet |", "+-")],
-    "docs/protocol-exact.md": [("0 ", DRAWING)],
+    "docs/protocol-exact.md": [("0 ", DRAWING), ("+---", DRAWING)],
     "docs/quickstart.md": [
         ("sudo apt-get install", INSTALLS),
         ("make demo", "tests/setup/test_demo.py has its parts, and test_wheel.py makes the wheel"),

@@ -79,6 +79,23 @@ class Float:
         return bits
 
 
+class NoInfinity(Float):
+    """float8_e4m3fn: its highest pattern is NaN, and what is beyond the number below that becomes this number."""
+
+    @property
+    def infinity(self):
+        return (1 << (8 * self.size - 1)) - 1
+
+    def decode(self, bits):
+        return NAN if bits & self.infinity == self.infinity else super().decode(bits)
+
+    def encode(self, number):
+        if number is NAN:
+            return self.infinity
+        bits = super().encode(number)
+        return bits - (bits & self.infinity == self.infinity)
+
+
 def half_even(x):
     whole, rest = divmod(x, 1)
     return int(whole) + (rest > Fraction(1, 2) or (rest == Fraction(1, 2) and whole % 2 == 1))
@@ -107,15 +124,47 @@ class Integer:
         return bits
 
 
+@dataclasses.dataclass(frozen=True)
+class Scaled:
+    """A block: a byte s, then numbers that are multiplied by 2^(s - 127)."""
+
+    inner: Float | Integer
+    values = 64
+    size = 1 + values
+    floating = False
+    truth = False
+
+    def decode(self, bits):
+        """What the numbers stand for in float32."""
+        scale, *numbers = bits.to_bytes(self.size, "little")
+        return [self.scaled(self.inner.decode(number), scale) for number in numbers]
+
+    def scaled(self, number, scale):
+        if number is NAN or scale == 255:
+            return NAN
+        value = number if isinstance(number, int) else number.value
+        magnitude = abs(value) * Fraction(2) ** (scale - 127)
+        negative = value < 0 if isinstance(number, int) else number.negative
+        return Number(negative, magnitude if magnitude < 2**128 else INFINITY)
+
+    def pack(self, scale, numbers):
+        """The bits of a block of these bits of numbers, filled with zeros."""
+        return int.from_bytes(bytes([scale, *numbers]), "little")
+
+
 FLOAT64 = Float(8, 52)
+FLOAT8 = NoInfinity(1, 3)
 TYPES = {
     "float32": Float(4, 23), "float16": Float(2, 10), "bfloat16": Float(2, 7), "int32": Integer(4), "int8": Integer(1),
     "uint8": Integer(1, signed=False), "int16": Integer(2), "int64": Integer(8), "float64": FLOAT64,
-    "bool": Integer(1, signed=False, truth=True),
+    "bool": Integer(1, signed=False, truth=True), "float8_e4m3fn": FLOAT8, "float8_e5m2": Float(1, 2),
+    "scaled-int8": Scaled(Integer(1)), "scaled-float8": Scaled(FLOAT8),
 }  # fmt: skip
 NAMES = list(TYPES)  # by number
-OPERATIONS = ["sum", "min", "max", "none", "product", "and", "or", "xor"]  # by number
+OPERATIONS = ["sum", "min", "max", "none", "product", "and", "or", "xor", "sum-to-float32"]  # by number
 BITWISE = ("and", "or", "xor")
+TO_FLOAT32 = "sum-to-float32"
+NARROW = ("float16", "bfloat16", "float8_e4m3fn", "float8_e5m2", "scaled-int8", "scaled-float8")
 
 
 def has_operation(kind, operation, divisor):
@@ -123,11 +172,20 @@ def has_operation(kind, operation, divisor):
     if kind >= len(NAMES) or operation >= len(OPERATIONS):
         return False
     element, operation = TYPES[NAMES[kind]], OPERATIONS[operation]
+    if operation == TO_FLOAT32:
+        return NAMES[kind] in NARROW and 1 <= divisor <= 128
+    if isinstance(element, Scaled) and operation != "none":
+        return False
     if element.floating and operation in BITWISE:
         return False
     if not element.floating and element.truth and operation not in (*BITWISE, "none"):
         return False
     return 1 <= divisor <= (128 if element.floating and operation == "sum" else 1)
+
+
+def result_size(element, operation):
+    """Bytes of the result of an element."""
+    return 4 * getattr(element, "values", 1) if operation == TO_FLOAT32 else element.size
 
 
 def split(data, size):
@@ -144,6 +202,10 @@ def reduce(element, operation, divisor, column):
     if operation in BITWISE and not element.truth:
         return fold({"and": int.__and__, "or": int.__or__, "xor": int.__xor__}[operation], column)
     numbers = [element.decode(bits) for bits in column]
+    if operation == TO_FLOAT32:
+        terms = zip(*numbers) if isinstance(element, Scaled) else [numbers]
+        wide = [TYPES["float32"].encode(reduce_floats("sum", divisor, of_one)) for of_one in terms]
+        return int.from_bytes(join(wide, 4), "little")
     return element.encode((reduce_floats if element.floating else reduce_integers)(operation, divisor, numbers))
 
 

@@ -193,8 +193,8 @@ class Generator:
         others = [other for other in self.slots if not self.parser.sessions[other].exact]
         more = [
             f"send {self.member(name)} slot={number} seq=0 elements=1",
-            f"{start} type={self.random.choice((10, 15))} elements=none",
-            f"{start} op={self.random.choice(('and', 'xor', 8, 15))} elements=1",
+            f"{start} type={self.random.choice((14, 15))} elements=none",
+            f"{start} op={self.random.choice(('and', 'xor', 14, 15))} elements=1",
             f"{start} type=bool op={self.random.choice(('sum', 'min', 'product'))} elements=1",
             f"{start} divisor={self.random.choice((0, 129, 255))} elements=1",
             f"{start} op=max divisor=2 elements=1",
@@ -259,8 +259,9 @@ class Generator:
         use = random.Random(slot << 32 | seq)
         kind, operation = use.choice(EXACT)
         element = elements.TYPES[kind]
-        divisor = use.choice((1, 2, 3, 128)) if element.floating and operation == "sum" else 1
-        length = use.randint(1, 9)
+        divides = operation == elements.TO_FLOAT32 or element.floating and operation == "sum"
+        divisor = use.choice((1, 2, 3, 128)) if divides else 1
+        length = 1 if isinstance(element, elements.Scaled) else use.randint(1, 9)
         call = use.getrandbits(32)
         if self.random.random() < 0.02:
             call, length = self.random.choice(((0, length), (call, length + 1)))

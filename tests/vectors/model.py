@@ -83,8 +83,8 @@ class ReferenceSwitch:
         if packet.seq == 0:
             return "dropped_seq"
         none = elements.OPERATIONS[packet.operation] == "none" and packet.data
-        wrong = packet.flags & wire.TARGET or none or len(packet.data) % element_of(packet).size  # [RDMA-6]
-        return "dropped_length" if wrong else None
+        wrong = packet.flags & wire.TARGET or none or len(packet.data) % packet.size  # [RDMA-6]
+        return "dropped_length" if wrong or packet.room > 63 * 1024 else None
 
     def foreign(self, packet, sender):
         """The counter of why this sender may not say this in a session, or None."""
@@ -112,7 +112,8 @@ class ReferenceSwitch:
 
     def too_long(self, packet):
         limit = self.sessions[packet.job].spec.payload
-        return "dropped_length" if len(packet.encode()) - header_bytes(packet) > limit else None
+        needed = packet.room if packet.kind in wire.EXACT_KINDS else len(packet.encode()) - wire.HEADER.bytes
+        return "dropped_length" if needed > limit else None
 
     def damaged(self, packet, session):
         right = not session.spec.exact or packet.checksum == packet.right_checksum(session.key)
@@ -243,7 +244,8 @@ class ReferenceSwitch:
 
     def exact_partial(self, session, held, repeat):
         packets = list(held.packets.values())
-        disagree, none = self.disagree(packets), all(wants_none(packet) for packet in packets)
+        to_float32 = elements.OPERATIONS[packets[0].operation] == elements.TO_FLOAT32
+        disagree, none = to_float32 or self.disagree(packets), all(wants_none(packet) for packet in packets)
         return dataclasses.replace(
             packets[0], worker=session.spec.uplink,
             flags=repeat | (wire.DISAGREE if disagree else 0) | (wire.NO_ELEMENTS if none else 0),
@@ -266,9 +268,10 @@ class ReferenceSwitch:
     def reduced(self, packets, divisor):
         """Element by element, of the contributions that have elements, in the order of the workers."""
         taking_part = [packet.words for packet in sorted(packets, key=lambda packet: packet.worker) if packet.data]
-        element, operation = element_of(packets[0]), elements.OPERATIONS[packets[0].operation]
+        element, operation = packets[0].element, elements.OPERATIONS[packets[0].operation]
+        size = elements.result_size(element, operation)
         columns = zip(*taking_part)
-        return elements.join([self.reduce(element, operation, divisor, c) for c in columns], element.size)
+        return elements.join([self.reduce(element, operation, divisor, c) for c in columns], size)
 
     def reduce(self, element, operation, divisor, column):
         return elements.reduce(element, operation, divisor, column)
@@ -276,11 +279,3 @@ class ReferenceSwitch:
 
 def wants_none(packet):
     return bool(packet.flags & wire.NO_ELEMENTS)
-
-
-def element_of(packet):
-    return elements.TYPES[elements.NAMES[packet.type]]
-
-
-def header_bytes(packet):
-    return (wire.EXACT if packet.kind in wire.EXACT_KINDS else wire.HEADER).bytes

@@ -321,7 +321,10 @@ class Parser:
         values["operation"] = number_of(values.pop("op", "sum"), elements.OPERATIONS)
         limits = EXACT_LIMITS | {"operation": 15}
         numbers = {name: self.number(value, name, limits[name]) for name, value in values.items()}
-        data = self.elements(given, numbers["type"])
+        is_float32 = numbers["kind"] == wire.KINDS["exact_result"] and (
+            numbers["operation"] == elements.OPERATIONS.index(elements.TO_FLOAT32)
+        )
+        data = self.elements(given, elements.NAMES.index("float32") if is_float32 else numbers["type"])
         less, cut = numbers.pop("less", 0), numbers.pop("cut", 0)
         if max(less - len(data), cut - len(data) - wire.EXACT.bytes) > 0:
             self.fail(f"less={less} cut={cut}: there are {len(data)} bytes of elements behind {wire.EXACT.bytes}")
@@ -329,7 +332,8 @@ class Parser:
         return ExactFields(numbers, key, checksum == "wrong", cut)
 
     def elements(self, text, number):
-        """`1.5,-0x1p-3,nan,0x7fc00001,2*3`: numbers of the type, or the bits of one (0x without p)."""
+        """`1.5,-0x1p-3,nan,0x7fc00001,2*3`: numbers of the type, or the bits of one (0x without p). `127:1:2`: a block
+        with this scale."""
         if text == "none":
             return b""
         kind = elements.TYPES[elements.NAMES[number]] if number < len(elements.NAMES) else elements.TYPES["float32"]
@@ -346,6 +350,9 @@ class Parser:
                 if value >= 1 << 8 * kind.size:
                     raise ValueError(f"more than {kind.size} bytes")
                 return value
+            if isinstance(kind, elements.Scaled):
+                scale, *numbers = text.split(":")
+                return kind.pack(int(scale), [self.element(number, kind.inner) for number in numbers])
             return kind.exact(float_of(text) if kind.floating else int(text))
         except ValueError as error:
             self.fail(f"element {text!r}: {error}")

@@ -128,8 +128,30 @@ class ExactPacket:
 
     @property
     def words(self):
-        """The bits of each element, if the type exists."""
-        return elements.split(self.data, elements.TYPES[elements.NAMES[self.type]].size)
+        """The bits of each element, if the type exists; of a result of float32, of each float."""
+        to_float32 = self.is_result and elements.OPERATIONS[self.operation] == elements.TO_FLOAT32
+        return elements.split(self.data, 4 if to_float32 else self.element.size)
+
+    @property
+    def element(self):
+        return elements.TYPES[elements.NAMES[self.type]]
+
+    @property
+    def is_result(self):
+        return self.kind == KINDS["exact_result"]
+
+    @property
+    def size(self):
+        """Bytes of an element as this packet has it."""
+        return elements.result_size(self.element, elements.OPERATIONS[self.operation]) if self.is_result else (
+            self.element.size
+        )
+
+    @property
+    def room(self):
+        """Bytes of the payload that contributions or the result of so many elements need."""
+        result = elements.result_size(self.element, elements.OPERATIONS[self.operation])
+        return len(self.data) // self.size * max(self.element.size, result)
 
     def right_checksum(self, key):
         header = dataclasses.replace(self, checksum=0, flags=self.flags & ~REPEAT, data=b"").encode()

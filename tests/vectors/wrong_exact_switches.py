@@ -32,6 +32,43 @@ class RoundsTwice(WrongSwitch, found_by="exact_sum_types"):
         return element.encode(wide.decode(bits))
 
 
+class RoundsToTheTypeOfNarrowTerms(WrongSwitch, found_by="exact_sum_to_float32"):
+    """Before it widens the sum."""
+
+    def reduce(self, element, operation, divisor, column):
+        if operation != elements.TO_FLOAT32 or not element.floating:
+            return super().reduce(element, operation, divisor, column)
+        wide = elements.TYPES["float32"]
+        return wide.encode(element.decode(elements.reduce(element, "sum", divisor, column)))
+
+
+class AScaleOf255IsANumber(WrongSwitch, found_by="exact_sum_to_float32"):
+    def reduce(self, element, operation, divisor, column):
+        if isinstance(element, elements.Scaled):
+            column = [bits - (bits % 256 == 255) for bits in column]
+        return super().reduce(element, operation, divisor, column)
+
+
+class ALeafAddsNarrowTerms(WrongSwitch, found_by="exact_tree_to_float32"):
+    def exact_partial(self, session, held, repeat):
+        packets = list(held.packets.values())
+        data = self.reduced(packets, 1)
+        return dataclasses.replace(packets[0], worker=session.spec.uplink, flags=repeat, data=data).sealed(
+            session.key
+        ).encode()  # fmt: skip
+
+
+class WhatIsBeyondIsNaN(WrongSwitch, found_by="exact_float8"):
+    """As conversions of PyTorch before 2.13."""
+
+    def reduce(self, element, operation, divisor, column):
+        bits = super().reduce(element, operation, divisor, column)
+        terms = [element.decode(term) for term in column]
+        if operation != "sum" or not isinstance(element, elements.NoInfinity) or elements.NAN in terms:
+            return bits
+        return element.infinity if abs(sum(term.value for term in terms)) > 448 * divisor else bits
+
+
 class OneContributionIsTheResult(WrongSwitch, found_by="exact_bools"):
     """Its bits, whatever they are."""
 
@@ -105,7 +142,7 @@ class KeptIsReduced(WrongSwitch, found_by="exact_without_elements"):
         before = self.uses.get((first.job, first.slot, 1 - first.seq % 2))
         kept = before.packets if before else {}
         longest = max(len(packet.data) for packet in packets)
-        size = model.element_of(first).size
+        size = first.element.size
         old = {worker: packet.data[: longest // size * size] for worker, packet in kept.items()}
         return super().reduced(
             [dataclasses.replace(p, data=p.data or old.get(p.worker, b"")) for p in packets], divisor
@@ -271,7 +308,7 @@ class TakesBothSorts(WrongSwitch, found_by="exact_kinds"):
 class TakesEveryOperation(WrongSwitch, found_by="exact_operations"):
     def malformed_exact(self, frame):
         reason = super().malformed_exact(frame)
-        return None if reason == "dropped_operation" and frame[10] >> 4 < 10 else reason
+        return None if reason == "dropped_operation" and frame[10] >> 4 < 10 and frame[10] & 15 < 9 else reason
 
 
 class TakesPartsOfElements(WrongSwitch, found_by="exact_lengths"):

@@ -25,6 +25,10 @@ TEST(ElementType, SizesAndNames) {
       {ElementType::kInt64, sizeof(int64_t), false, "int64"},
       {ElementType::kFloat64, sizeof(double), true, "float64"},
       {ElementType::kBool, 1, false, "bool"},
+      {ElementType::kFloat8E4M3, 1, true, "float8_e4m3fn"},
+      {ElementType::kFloat8E5M2, 1, true, "float8_e5m2"},
+      {ElementType::kScaledInt8, 65, false, "blocks of int8"},
+      {ElementType::kScaledFloat8, 65, false, "blocks of float8_e4m3fn"},
   };
   for (const auto& row : rows) {
     EXPECT_EQ(element_bytes(row.type), row.bytes) << row.name;
@@ -35,15 +39,25 @@ TEST(ElementType, SizesAndNames) {
 
 // Ranks of different builds compare these numbers with each other.
 TEST(ElementType, NumbersAreFixed) {
-  const ElementType in_order[] = {
-      ElementType::kFloat32, ElementType::kFloat16, ElementType::kBFloat16, ElementType::kInt32,   ElementType::kInt8,
-      ElementType::kUInt8,   ElementType::kInt16,   ElementType::kInt64,    ElementType::kFloat64, ElementType::kBool};
+  const ElementType in_order[] = {ElementType::kFloat32,    ElementType::kFloat16,     ElementType::kBFloat16,
+                                  ElementType::kInt32,      ElementType::kInt8,        ElementType::kUInt8,
+                                  ElementType::kInt16,      ElementType::kInt64,       ElementType::kFloat64,
+                                  ElementType::kBool,       ElementType::kFloat8E4M3,  ElementType::kFloat8E5M2,
+                                  ElementType::kScaledInt8, ElementType::kScaledFloat8};
   std::set<std::string> names;
   for (int i = 0; i < kElementTypes; ++i) {
     EXPECT_EQ(static_cast<int>(in_order[i]), i);
     names.insert(to_string(static_cast<ElementType>(i)));
   }
   EXPECT_EQ(names.size(), static_cast<size_t>(kElementTypes));
+}
+
+TEST(ElementType, ABlockUnderAScaleIsOneElement) {
+  for (int i = 0; i < kElementTypes; ++i) {
+    const auto type = static_cast<ElementType>(i);
+    EXPECT_EQ(is_scaled(type), i >= 12) << to_string(type);
+    EXPECT_EQ(values_per_element(type), i >= 12 ? 64U : 1U) << to_string(type);
+  }
 }
 
 TEST(ElementType, WordsOfOneElement) {

@@ -400,7 +400,7 @@ RawTensors any_bits(ElementType type, size_t count, uint32_t seed) {
 std::vector<uint8_t> reduced(const Collective& call, const RawTensors& tensors) {
   std::vector<const uint8_t*> inputs;
   for (const auto& tensor : tensors) inputs.push_back(tensor.data());
-  std::vector<uint8_t> out(tensors[0].size());
+  std::vector<uint8_t> out(call.count * result_bytes(call.op, call.type));
   reduce({call.op, call.type, call.operands()->divisor}, inputs.data(), kClusterWorkers, call.count, out.data());
   return out;
 }
@@ -416,7 +416,7 @@ void expect_every_operation(const ClusterOptions& options, size_t count) {
       call.op = static_cast<ReduceOp>(op);
       call.type = static_cast<ElementType>(type);
       if (call.op == ReduceOp::kBarrier || !exact_can(call.op, call.type)) continue;
-      if (call.op == ReduceOp::kSum && is_floating(call.type)) call.operands()->divisor = kClusterWorkers;
+      if (sums_floats(call.op, call.type)) call.operands()->divisor = kClusterWorkers;
       call.count = call.operands()->output.end = count;
       calls.push_back(call);
       tensors.push_back(any_bits(call.type, count, static_cast<uint32_t>(type)));
@@ -425,7 +425,11 @@ void expect_every_operation(const ClusterOptions& options, size_t count) {
   std::vector<RawTensors> results = tensors;
   for (size_t i = 0; i < calls.size(); ++i) {
     for (int w = 0; w < kClusterWorkers; ++w) {
-      calls[i].operands()->input = calls[i].operands()->output.data = results[i][static_cast<size_t>(w)].data();
+      std::vector<uint8_t>& result = results[i][static_cast<size_t>(w)];
+      const bool in_place = calls[i].op != ReduceOp::kSumToFloat32;
+      if (!in_place) result.assign(calls[i].count * result_bytes(calls[i].op, calls[i].type), 0xee);
+      calls[i].operands()->output.data = result.data();
+      calls[i].operands()->input = (in_place ? results : tensors)[i][static_cast<size_t>(w)].data();
       cluster.submit(w, calls[i]);
     }
   }

@@ -184,7 +184,7 @@ TEST(Shares, ChunksAreOfThePayloadWhateverTheType) {
     collective.type = static_cast<ElementType>(type);
     const std::vector<ShardPart> parts = shares.next(collective);
     ASSERT_EQ(parts.size(), 2U);
-    EXPECT_EQ(parts[1].range.begin * element_bytes(collective.type) % kPayload, 0U);
+    EXPECT_EQ(parts[1].range.begin % elements_per_chunk(collective.type, kPayload, true), 0U);
     EXPECT_GT(parts[1].range.begin, 0U);
   }
 }

@@ -149,5 +149,27 @@ TEST(Engine, AGroupOfOneCopiesExactly) {
   EXPECT_EQ(out, (std::vector<float>{1e-45F, 3e38F}));
 }
 
+TEST(Engine, SumsToFloat32WhereEachRankIsAWorkerOfOneExactSwitch) {  // [NSUM-5]
+  const auto sums = [](void (*change)(SessionParameters * session)) {
+    EngineOptions options;
+    options.session.exact = true;
+    options.session.workers = 2;
+    options.session.payload_bytes = 1024;
+    options.session.slots = 8;
+    change(&options.session);
+    options.others = {options.session};
+    options.others[0].tree = false;
+    auto hub = InprocHub::create({});
+    std::vector<std::unique_ptr<Transport>> transports;
+    for (int i = 0; i < 2; ++i) transports.push_back(hub->attach());
+    return SwitchEngine::start(options, std::move(transports))->sums_to_float32();
+  };
+  EXPECT_TRUE(sums([](SessionParameters* /*session*/) {}));
+  EXPECT_FALSE(sums([](SessionParameters* session) { session->tree = true; }));
+  EXPECT_FALSE(sums([](SessionParameters* session) { session->exact = false; }));
+  EXPECT_FALSE(sums([](SessionParameters* session) { session->ranks = 4; })) << "hosts of several ranks";
+  EXPECT_FALSE(sums([](SessionParameters* session) { session->workers = 1; }));
+}
+
 }  // namespace
 }  // namespace switchml

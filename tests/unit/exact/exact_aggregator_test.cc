@@ -129,6 +129,38 @@ TEST_F(ExactAggregatorTest, TheOrderOfArrivalDoesNotShow) {
   } while (std::next_permutation(order.begin(), order.end()));
 }
 
+ExactPart bfloat16s(int worker, const std::vector<uint16_t>& values) {
+  ExactPart part;
+  part.worker = static_cast<uint8_t>(worker);
+  part.type = ElementType::kBFloat16;
+  part.operation = ReduceOp::kSumToFloat32;
+  part.elements = bytes_of(values);
+  return part;
+}
+
+// 256 and 1/256 do not fit one bfloat16.
+TEST_F(ExactAggregatorTest, NarrowTermsHaveAResultOfFloat32) {  // [NSUM-1]
+  const auto result = aggregate({bfloat16s(0, {0x4380, 0x3f80}), bfloat16s(1, {0x3b80, 0x3f80}), bfloat16s(2, {})});
+  EXPECT_EQ(result.as<float>(), (Floats{256 + 0x1p-8F, 2}));
+  EXPECT_EQ(result.header.operation, 8);
+  EXPECT_EQ(result.header.type, 2);
+  EXPECT_TRUE(aggregate({bfloat16s(0, {0x4380}), bfloat16s(1, {0x3b80, 0x3f80})}).disagree());
+}
+
+TEST_F(ExactAggregatorTest, ALeafRefusesToRoundNarrowTerms) {  // [NSUM-6]
+  const std::vector<uint8_t> bytes = exact_frame(bfloat16s(0, {0x4380}), 9, 77, {kKey});
+  Arrival arrival;
+  ASSERT_EQ(aggregator_.parse(bytes.data(), bytes.size(), false, &arrival), wire::ParseError::kNone);
+  SlotUse& use = store_->use(0, 1);
+  use.restart();
+  use.contributed.insert(arrival.worker);
+  aggregator_.add(arrival, true, &use, store_.get());
+  aggregator_.complete(arrival, &use, store_.get(), {kKey}, uint8_t{2});
+  const SwitchFrame frame = aggregator_.whole_frame(use, store_->payload(0, 1));
+  EXPECT_EQ(frame.size, wire::kExactHeaderBytes);
+  EXPECT_EQ(wire::read_exact_header(frame.data).flags, wire::kFlagDisagree);
+}
+
 struct Difference {
   const char* name;
   void (*make)(ExactPart* part);

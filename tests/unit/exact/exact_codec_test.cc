@@ -107,6 +107,46 @@ TEST(ExactCodec, WritesWhatIsAskedFor) {
   for (int i = 0; i < 20; ++i) EXPECT_EQ(output[static_cast<size_t>(i) + 1], 40 + i);
 }
 
+// ---- narrow terms, and a result of float32 ----
+
+struct NarrowSum {
+  std::vector<uint16_t> input = std::vector<uint16_t>(100);
+  std::vector<float> output = std::vector<float>(22, -1);
+  Collective call;
+
+  NarrowSum() {
+    call.op = ReduceOp::kSumToFloat32;
+    call.type = ElementType::kBFloat16;
+    call.count = input.size();
+    call.operands()->input = input.data();
+    call.operands()->output = {output.data() + 1, 40, 60};
+    call.operands()->divisor = 2;
+  }
+};
+
+TEST(ExactCodec, ASumToFloat32SendsNarrowTermsAndTakesFloats) {  // [NSUM-1, NSUM-4]
+  NarrowSum sum;
+  const ExactCodec codec(sum.call, 0, 2);
+  EXPECT_EQ(codec.bytes({30, 15}), 30U);
+  EXPECT_EQ(codec.result_bytes({30, 15}), 60U);
+  EXPECT_EQ(codec.divisor(), 2);
+  std::vector<float> chunk(30);
+  for (const size_t first : {0, 30, 60, 90}) {
+    std::iota(chunk.begin(), chunk.end(), static_cast<float>(first));
+    codec.decode(reinterpret_cast<const uint8_t*>(chunk.data()), {first, std::min<size_t>(30, 100 - first)});
+  }
+  EXPECT_EQ(sum.output.front(), -1);
+  EXPECT_EQ(sum.output.back(), -1);
+  for (int i = 0; i < 20; ++i) EXPECT_EQ(sum.output[static_cast<size_t>(i) + 1], static_cast<float>(40 + i));
+}
+
+TEST(ExactCodec, ItsTargetIsAmongFloatsAndItsSourceAmongTerms) {
+  NarrowSum sum;
+  const ExactCodec codec(sum.call, 0, 2);
+  EXPECT_EQ(codec.target({45, 5}), reinterpret_cast<uint8_t*>(sum.output.data() + 6));
+  EXPECT_EQ(codec.source({45, 5}), reinterpret_cast<uint8_t*>(sum.input.data() + 45));
+}
+
 // ---- what moves ----
 
 // ---- in place ----

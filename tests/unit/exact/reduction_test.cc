@@ -11,6 +11,7 @@
 
 #include "base/limits.h"
 #include "kernels/exact_sum.h"
+#include "kernels/narrow_floats.h"
 #include "kernels/table_compare.h"
 
 namespace switchml {
@@ -133,8 +134,9 @@ class EveryReduction : public ::testing::TestWithParam<std::tuple<int, int>> {
 std::vector<std::tuple<int, int>> all_that_there_are() {
   std::vector<std::tuple<int, int>> all;
   for (int op = 0; op < kReduceOps; ++op) {
-    if (op == static_cast<int>(ReduceOp::kBarrier)) continue;
+    if (op == static_cast<int>(ReduceOp::kBarrier) || op == static_cast<int>(ReduceOp::kSumToFloat32)) continue;
     for (int type = 0; type < kElementTypes; ++type) {
+      if (is_float8(static_cast<ElementType>(type))) continue;  // kernels/narrow_floats_test.cc has these
       if (exact_can(static_cast<ReduceOp>(op), static_cast<ElementType>(type))) all.emplace_back(op, type);
     }
   }
@@ -171,6 +173,49 @@ TEST_P(EveryReduction, TakesAsManyRanksAsThereMayBeAndNoElements) {
   Buffer out(0, 3);
   reduce(reduction(), inputs, 1, 0, out.data());
   EXPECT_TRUE(out.guards_intact());
+}
+
+/// Blocks of any bits, but for scales that are too large for numbers in them, and NaN.
+Buffer narrow_terms(ElementType type, size_t n, Random& random) {
+  Buffer terms(n * element_bytes(type), random() % 64);
+  for (size_t i = 0; i < terms.size(); ++i) terms.data()[i] = static_cast<uint8_t>(random());
+  for (size_t block = 0; is_scaled(type) && block < n; ++block) {
+    terms.data()[block * kScaledBytes] = static_cast<uint8_t>(random() % 20 == 0 ? random() : 100 + random() % 60);
+  }
+  return terms;
+}
+
+// The exact sum of the terms as they are in float64, whatever their type and number. [NSUM-1, NSUM-2]
+TEST(ElementReduction, ASumOfNarrowTermsToFloat32IsExactAndRoundedOnce) {
+  Random random(static_cast<uint64_t>(::testing::UnitTest::GetInstance()->random_seed()) + 73);
+  for (int t = 0; t < kElementTypes; ++t) {
+    const auto type = static_cast<ElementType>(t);
+    if (!exact_can(ReduceOp::kSumToFloat32, type)) continue;
+    const size_t values = values_per_element(type);
+    for (const size_t n : {size_t{0}, size_t{1}, size_t{5}, size_t{256}, size_t{300}}) {
+      for (const int ranks : {1, 2, 3, 33, kMaxWorkers}) {
+        std::vector<Buffer> inputs;
+        std::vector<const uint8_t*> addresses;
+        std::vector<std::vector<float>> wide(static_cast<size_t>(ranks), std::vector<float>(n * values));
+        for (int rank = 0; rank < ranks; ++rank) inputs.push_back(narrow_terms(type, n, random));
+        for (int rank = 0; rank < ranks; ++rank) {
+          addresses.push_back(inputs[static_cast<size_t>(rank)].data());
+          to_float32(type, addresses.back(), n, wide[static_cast<size_t>(rank)].data());
+        }
+        const uint32_t divisor = ranks == 33 ? 33 : 1;
+        Buffer out(n * result_bytes(ReduceOp::kSumToFloat32, type), random() % 64);
+        reduce({ReduceOp::kSumToFloat32, type, divisor}, addresses.data(), ranks, n, out.data());
+        for (size_t i = 0; i < n * values; ++i) {
+          std::vector<double> numbers;
+          for (const auto& of_rank : wide) numbers.push_back(static_cast<double>(of_rank[i]));
+          ASSERT_EQ(bits_at(ElementType::kFloat32, out, i),
+                    exact_sum(numbers.data(), numbers.size(), divisor, FloatFormat::float32()))
+              << to_string(type) << ", " << ranks << " ranks, " << i << " of " << n * values;
+        }
+        ASSERT_TRUE(out.guards_intact()) << "it writes outside";
+      }
+    }
+  }
 }
 
 // A float64 has room for two factors of any narrower type, but not for three: the product is rounded to it on the way.

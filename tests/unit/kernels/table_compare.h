@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <limits>
 #include <random>
 #include <string>
 #include <vector>
@@ -244,6 +245,10 @@ class TableComparison {
               [&](const Kernels& k, uint8_t* out) { k.quantize[row](src.data(), out, n, scale); });
     }
     compare("classify " + type, n, 4 * n, [&](const Kernels& k, uint8_t* out) { k.classify[row](src.data(), out, n); });
+    if (row > 0) {
+      compare("widen " + type, n, 4 * n,
+              [&](const Kernels& k, uint8_t* out) { k.widen_half[row - 1](src.data(), out, n); });
+    }
     for (const bool minimum : {false, true}) {
       compare("order " + type, n, 4 * n,
               [&](const Kernels& k, uint8_t* out) { k.order[row](src.data(), out, n, minimum); });
@@ -278,6 +283,8 @@ class TableComparison {
                 [&](const Kernels& k, uint8_t* out) { k.narrow[row](words.data(), out, n, complement); });
       }
     }
+    const float scale = random_() % 8 == 0 ? std::numeric_limits<float>::quiet_NaN() : any_scale(random_).first;
+    compare("scale int8", n, 4 * n, [&](const Kernels& k, uint8_t* out) { k.scale_int8(words.data(), out, n, scale); });
     const size_t wide = n / kInt64Words;
     compare("split64", n / 2, 4 * kInt64Words * (n / 2),
             [&](const Kernels& k, uint8_t* out) { k.split64(words.data(), out, n / 2); });

@@ -132,6 +132,16 @@ TEST(ExactChunkPlan, AChunkIsAPayloadOfElements) {  // [ELANE-2]
   }
 }
 
+TEST(ExactChunkPlan, AResultOfAChunkFitsThePayloadToo) {  // [NSUM-4]
+  const auto elements = [](ElementType type, size_t payload) {
+    return elements_per_chunk(type, payload, true, ReduceOp::kSumToFloat32);
+  };
+  EXPECT_EQ(elements(ElementType::kBFloat16, 1408), 352U);
+  EXPECT_EQ(elements(ElementType::kFloat8E4M3, 1408), 352U);
+  EXPECT_EQ(elements(ElementType::kScaledInt8, 1408), 5U);
+  EXPECT_EQ(elements(ElementType::kScaledFloat8, kMinPayloadBytes), 1U);
+}
+
 TEST(ExactChunkPlan, ChunksPartitionTheTensorAndAllButTheLastAreFull) {
   for (int type = 0; type < kElementTypes; ++type) {
     const auto element = static_cast<ElementType>(type);

@@ -179,8 +179,11 @@ ParseError parse_as_exact(const Bytes& frame, Kind expected = Kind::kExactContri
 
 /// The row of docs/protocol-exact.md about operations and types, as numbers.
 bool is_operation(int type, int operation, int divisor) {
-  if (type > 9 || operation > 7) return false;
-  const bool floats = type <= 2 || type == 8;
+  if (type > 13 || operation > 8) return false;
+  const bool floats = type <= 2 || type == 8 || type == 10 || type == 11;
+  const bool blocks = type >= 12;
+  if (operation == 8) return (type == 1 || type == 2 || type >= 10) && divisor >= 1 && divisor <= 128;
+  if (blocks && operation != 3) return false;
   if (operation >= 5 && floats) return false;
   if (type == 9 && operation != 3 && operation < 5) return false;
   return divisor >= 1 && divisor <= (operation == 0 && floats ? 128 : 1);
@@ -217,8 +220,9 @@ TEST(ParseExact, TakesEveryOperationOfTheTypesThatHaveIt) {
       }
     }
   }
-  // 4 types of floats: a sum with 128 divisors and four others. 5 of integers: all eight. bool: none and three.
-  EXPECT_EQ(taken, 4 * (128 + 4) + 5 * 8 + 4);
+  // 6 types of floats: a sum with 128 divisors and four others. 5 of integers: eight. bool: none and three. Blocks of 2
+  // types: none. 6 narrow types: a sum to float32.
+  EXPECT_EQ(taken, 6 * (128 + 4) + 5 * 8 + 4 + 2 + 6 * 128);
 }
 
 TEST(ParseExact, TakesWholeElementsUpToTheLargestPayload) {
@@ -233,6 +237,32 @@ TEST(ParseExact, TakesWholeElementsUpToTheLargestPayload) {
     }
     EXPECT_EQ(parse_as_exact(exact(0, {type, 3, 1, 5})), ParseError::kNone);
     EXPECT_EQ(parse_as_exact(exact(kBytes[type], {type, 3, 1, 5})), ParseError::kLength) << "no operation has none";
+  }
+}
+
+// Of a contribution the result has to fit too, and a result has elements of another size. [NSUM-4]
+TEST(ParseExact, TakesOfSumsToFloat32WhatFitsBothWays) {
+  constexpr size_t kRows[][3] = {{1, 2, 4}, {2, 2, 4}, {10, 1, 4}, {11, 1, 4}, {12, 65, 256}, {13, 65, 256}};
+  for (const auto& [type, sent, received] : kRows) {
+    const ExactFields fields{static_cast<int>(type), 8, 1, 5};
+    const size_t most = kMaxPayloadBytes / received;
+    for (const size_t count : {size_t{1}, size_t{3}, most, most + 1}) {
+      SCOPED_TRACE(std::to_string(count) + " elements of type " + std::to_string(type));
+      const ParseError right = count <= most ? ParseError::kNone : ParseError::kLength;
+      EXPECT_EQ(parse_as_exact(exact(count * sent, fields)), right);
+      EXPECT_EQ(parse_as_exact(exact(count * sent + 1, fields)),
+                sent == 1 && count < most ? ParseError::kNone : ParseError::kLength);
+      Bytes result = exact(count * received, fields);
+      result[0] = kThisVersion | 6;
+      EXPECT_EQ(parse_as_exact(result, Kind::kExactResult), right);
+      result.push_back(0);
+      EXPECT_EQ(parse_as_exact(result, Kind::kExactResult), ParseError::kLength);
+    }
+    const Bytes frame = exact(3 * sent, fields);
+    ExactPacket packet;
+    ASSERT_EQ(parse_exact(frame.data(), frame.size(), Kind::kExactContribution, &packet), ParseError::kNone);
+    EXPECT_EQ(packet.count, 3U);
+    EXPECT_EQ(packet.room, 3 * received);
   }
 }
 

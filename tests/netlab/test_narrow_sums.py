@@ -1,0 +1,47 @@
+"""Narrow terms with a float32 result, between hosts: bits, and the bytes on their links."""
+
+import pytest
+import star
+from test_every_host import GENEROUS, LOSS, RATE, job_on, sent_bytes
+
+HOSTS = 4
+
+
+@pytest.fixture(scope="module")
+def network(tmp_path_factory):
+    with star.Star(tmp_path_factory.mktemp("narrow"), ranks=HOSTS, rate=RATE, faults_of="all") as network:
+        yield network
+
+
+@pytest.mark.parametrize("transport, hosts, per_host, weather", (
+    ("udp", 2, 1, LOSS), ("udp", 3, 1, {}), ("tcp", 3, 1, {}), ("auto", 2, 2, LOSS), ("tcp", 2, 2, {})))  # fmt: skip
+def test_every_bit_is_right(network, transport, hosts, per_host, weather):
+    job = job_on(network, f"bits{transport}{hosts}{per_host}", hosts, per_host, SWITCHML_TRANSPORT=transport)
+    network.disturb(**weather)
+    ranks = job.run(GENEROUS, "narrow_sums", 3)
+    network.disturb()
+    assert all(rank["calls"] > 20 for rank in ranks), ranks
+    job.end()
+
+
+#: Of what float32 takes. UDP has packets of 1500 bytes, which the result of the terms must fit too.
+RATIOS = {"bfloat16": 0.55, "float8_e5m2": 0.335, "int8": 0.34}
+RATIOS_OVER_TCP = {"bfloat16": 0.51, "float8_e5m2": 0.26, "int8": 0.265}
+
+
+@pytest.mark.parametrize("transport, ratios", (("udp", RATIOS), ("tcp", RATIOS_OVER_TCP)), ids=("udp", "tcp"))
+@pytest.mark.parametrize("hosts", (2, HOSTS))
+def test_a_link_carries_narrow_terms_of_a_reduce_scatter(network, transport, ratios, hosts):
+    job = job_on(network, f"bytes{transport}{hosts}", hosts, SWITCHML_TRANSPORT=transport)
+
+    def taken(kind):
+        before = [sent_bytes(host) for host in network.hosts[:hosts]]
+        job.run(GENEROUS, "reduce_scatters", kind, 2**20, 3)
+        return [sent_bytes(host) - first for host, first in zip(network.hosts, before)]
+
+    wide = taken("float32")
+    for kind, most in ratios.items():
+        for host, (narrow, of_float32) in enumerate(zip(taken(kind), wide)):
+            print(f"{transport}, {hosts} hosts, {kind}, host {host}: {narrow / of_float32:.4f}")
+            assert narrow / of_float32 < most, f"{kind}, host {host}: {narrow} bytes, float32 takes {of_float32}"
+    job.end()
