@@ -41,7 +41,7 @@ profile: setup ## instructions and estimated cycles of each stage of an all-redu
 	@bash -c 'set -euo pipefail; source .ci/lib.sh; install_packages valgrind'
 	@$(PYTHON) benchmarks/profile --json out/profile.json $(ARGS)
 
-accuracy: setup ## errors of sums by the depth of a tree of switches, and training curves (ARGS="--parts sums ..."); out/accuracy.json, out/accuracy.svg, out/training.svg
+accuracy: setup ## errors of sums by the depth of a tree of switches, and training curves (ARGS="--parts sums ..."); out/accuracy.json, out/accuracy.svg, out/training.svg, out/narrow.svg
 	@$(PYTHON) benchmarks/accuracy --json out/accuracy.json --figures out $(ARGS)
 
 scale: setup ## an all-reduce of up to 10,240 simulated workers by way, with losses, a dead switch, other jobs, 40 minutes (ARGS="--workers 64,1024 ..."); out/scale.json, out/scale.svg

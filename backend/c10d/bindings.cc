@@ -9,6 +9,7 @@
 #include "base/interruption.h"
 #include "base/secret.h"
 #include "c10d/flight_log.h"
+#include "c10d/narrowing.h"
 #include "c10d/process_group.h"
 #include "c10d/store_rendezvous.h"
 #include "client/controller_client.h"
@@ -374,6 +375,10 @@ PYBIND11_MODULE(_C, module) {
   module.def("stats", &stats, py::arg("backend"));
   module.def("allocate", &allocate, py::arg("backend"), py::arg("bytes"));
   module.def("flights", &flights);
+  module.def("narrow", &narrow_tensor, py::arg("source"), py::arg("error"), py::arg("terms"), py::arg("format"),
+             py::call_guard<py::gil_scoped_release>());
+  module.def("widen", &widen_tensor, py::arg("terms"), py::arg("output"), py::arg("format"),
+             py::call_guard<py::gil_scoped_release>());
   module.def("settings", &setting_list);
   module.def(
       "describe", [](const OptionMap& options) { return describe(configured(options)); }, py::arg("options"));

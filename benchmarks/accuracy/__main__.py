@@ -1,6 +1,7 @@
-"""What depth costs in accuracy: errors of sums in trees of 1 to 4 levels against the exact sum, and training curves.
+"""What depth costs in accuracy, and what narrow gradients do: errors of sums in trees of 1 to 4 levels against the
+exact sum, and training curves.
 
-    python benchmarks/accuracy --json out/accuracy.json --figures out    # 9 minutes of one core
+    python benchmarks/accuracy --json out/accuracy.json --figures out    # 20 minutes of one core
     python benchmarks/accuracy --parts sums --workers 2,128 --types bfloat16
     python benchmarks/accuracy --from out/accuracy.json --figures docs/figures    # no measurement
 
@@ -19,12 +20,13 @@ HERE = pathlib.Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parent / "common")]
 import arithmetic  # noqa: E402
 import drawing  # noqa: E402
+import narrowed  # noqa: E402
 import options  # noqa: E402
 import pictures  # noqa: E402
 import repository  # noqa: E402
 import sums  # noqa: E402
 
-PARTS = ("sums", "training")
+PARTS = ("sums", "training", "narrow")
 NETWORKS = ("images", "text")
 
 
@@ -62,7 +64,9 @@ def parse():
     parser.add_argument("--training-workers", type=training_workers, default=8, help="default: 8")
     parser.add_argument("--seed", type=options.number(0, 1 << 31, int), default=1, help="default: 1")
     parser.add_argument("--json", type=pathlib.Path, help="write all figures here")
-    parser.add_argument("--figures", type=pathlib.Path, help="draw accuracy.svg and training.svg into this folder")
+    parser.add_argument(
+        "--figures", type=pathlib.Path, help="draw accuracy.svg, training.svg and narrow.svg into this folder"
+    )
     parser.add_argument("--from", dest="source", type=pathlib.Path, help="a file of --json: measure nothing")
     return parser.parse_args()
 
@@ -76,6 +80,8 @@ def measure(arguments):
         import training
 
         content["training"] = training.run(ours, arguments)
+    if "narrow" in arguments.parts:
+        content["narrow"] = narrowed.run(ours, arguments)
     return content
 
 
@@ -93,6 +99,8 @@ def main():
         import training
 
         training.print_rows(content["training"])
+    if content.get("narrow"):
+        narrowed.print_rows(content["narrow"])
     if arguments.json:
         repository.write(arguments.json, content)
     if arguments.figures:

@@ -24,6 +24,9 @@ FORMATS = {
     "bfloat16": Format(2, 8, -133, (2 - 2**-7) * 2.0**127),
 }
 
+HOOKS = {"bf16": 2, "fp8": 13, "int8": 12}  # what they send: numbers in base/element_type.h
+BLOCK = 64
+
 
 def encode(values, kind):
     """The bits of each element."""
@@ -80,6 +83,13 @@ class Arithmetic:
                 raise ValueError(f"the words of an integer switch differ between {levels[0]} and {level} levels")
             first = words
         return decode(out, kind), first, lost
+
+    def narrow(self, source, error, hook):
+        """What the terms of source + error mean, which are float32; `error` gets what is lost."""
+        values = numpy.empty(len(source) + BLOCK, numpy.float32)
+        size = ctypes.c_size_t(len(source))
+        self.library.accuracy_narrow(HOOKS[hook], pointer(source), pointer(error), size, pointer(values))
+        return values[: len(source)]
 
     @staticmethod
     def call(values, kind):

@@ -1,4 +1,5 @@
-"""accuracy.svg: the error against the number of workers; training.svg: the losses, and how far they end apart."""
+"""accuracy.svg: the error against the number of workers; training.svg: the losses, and how far they end apart;
+narrow.svg: the losses with narrow gradients."""
 
 import statistics
 
@@ -6,6 +7,7 @@ import drawing
 
 COLOURS = {"1": "#08519c", "2": "#3182bd", "3": "#6baed6", "4": "#9ecae1", "ring": "#e6550d", "integer": "#31a354"}
 STYLES = {"float32": "-", "float16": ":", "bfloat16": "--"}
+NARROW = {"float32": "black", "bf16": "#3182bd", "fp8": "#e6550d", "int8": "#31a354"}
 SMOOTH = 20  # steps that a point of a curve is the mean of
 EVERY = 5  # steps between its points
 
@@ -91,8 +93,34 @@ def draw_training(pyplot, content, path):
     drawing.save(figure, content, path)
 
 
+def draw_narrow(pyplot, content, path):
+    rows = content["narrow"]
+    networks, ways = (list(dict.fromkeys(row[name] for row in rows)) for name in ("network", "way"))
+    figure, axes = pyplot.subplots(2, len(networks), figsize=(5 * len(networks), 6), squeeze=False)
+    for (above, below), network in zip(axes.T, networks):
+        for row in (row for row in rows if row["network"] == network):
+            first = row["seed"] == rows[0]["seed"]
+            above.plot(
+                *smooth(row["losses"]), label=row["way"] if first else None, linewidth=0.8, color=NARROW[row["way"]]
+            )
+            below.plot([row["end"]], [row["way"]], "o" if first else ".", color=NARROW[row["way"]])
+        of_float32 = [row["end"] for row in rows if (row["network"], row["way"]) == (network, ways[0])]
+        below.axvspan(min(of_float32), max(of_float32), alpha=0.15)
+        above.set_title(f"{network}, {rows[0]['workers']} workers, {len(of_float32)} seeds", fontsize=8)
+        above.set_xlabel("step")
+        above.set_ylabel(f"loss, mean of {SMOOTH} steps")
+        above.grid(alpha=0.3)
+        below.invert_yaxis()
+        below.set_xlabel("mean loss of the last 50 steps, a point a seed; shaded: between float32's")
+        below.grid(alpha=0.3, axis="x")
+    axes[0][0].legend(fontsize=6)
+    drawing.save(figure, content, path)
+
+
 def draw(pyplot, content, folder):
     if content.get("sums"):
         draw_sums(pyplot, content, folder / "accuracy.svg")
     if content.get("training"):
         draw_training(pyplot, content, folder / "training.svg")
+    if content.get("narrow"):
+        draw_narrow(pyplot, content, folder / "narrow.svg")

@@ -169,6 +169,14 @@ PARTS = {
         },
         network=True,
     ),
+    "hooks": Part(
+        2,
+        {
+            f"hooks-{transport}": ["hooks", "--size", "8M", "--steps", 2, "--rate", 35, "--transport", transport]
+            for transport in ("udp", "tcp")
+        },
+        network=True,
+    ),
     "every-host": Part(
         6,
         {

@@ -216,6 +216,35 @@ def movements_network():
     ]
 
 
+def hooks():
+    """Each host is the switch of a part. Time: within 5 % of what the bytes allow."""
+
+    def line(transport, name, most, what):
+        def ratio(rows):
+            ours, exact = (rows[name], rows["float32"])
+            if what == "bytes":
+                return ours["bytes"] / exact["bytes"]
+            return statistics.median(ours["seconds"]) / statistics.median(exact["seconds"])
+
+        def measure(results):
+            ratios = {
+                f"{run['ranks']} ranks": ratio({row["way"]: row for row in run["rows"]})
+                for run in results.file(f"hooks-{transport}")["runs"]
+            }
+            return each_at_most(most, ratios)
+
+        where = f"between hosts, {transport.upper()}, gradients in {name}"
+        return f"{where}: {what} over float32's", f"<= {most}", measure
+
+    limits = {"bf16": 0.51, "fp8": 0.27, "int8": 0.27}
+    return [
+        line(transport, name, most, what)
+        for transport in ("udp", "tcp")
+        for name, limit in limits.items()
+        for what, most in (("bytes", limit), ("time", round(1.05 * limit, 4)))
+    ]
+
+
 def latency():
     """Calls one after the other, those of Open MPI beside them."""
 
@@ -587,6 +616,7 @@ GROUPS = (
     latency,
     serving,
     movements_network,
+    hooks,
     small_network,
     every_host,
     loss,

@@ -136,13 +136,17 @@ def test_a_small_run_and_its_pictures(tmp_path):
     losses = {row["way"]: row["losses"] for row in content["training"]}
     assert len(losses) == 9 and losses["float32, 1 level"] == pytest.approx(losses["float64 sums"], rel=1e-4)
     assert all(f"trained: text, {way}" in done.stderr and way in done.stdout for way in losses)
+    narrow = {(row["way"], row["seed"]): row["losses"] for row in content["narrow"]}
+    assert len(narrow) == 12 and len({losses[-1] for losses in map(tuple, narrow.values())}) == 12
+    for (way, seed), found in narrow.items():
+        assert found == pytest.approx(narrow["float32", seed], rel=1e-2), way
 
     pytest.importorskip("matplotlib")
     pictures = []
     for folder in (tmp_path / "a", tmp_path / "b"):
         drawn = accuracy("--from", file, "--figures", folder)
         assert drawn.returncode == 0, drawn.stderr
-        pictures.append([(folder / name).read_bytes() for name in ("accuracy.svg", "training.svg")])
+        pictures.append([(folder / name).read_bytes() for name in ("accuracy.svg", "training.svg", "narrow.svg")])
     assert pictures[0] == pictures[1] and b"bfloat16, cancelling" in pictures[0][0]
 
 

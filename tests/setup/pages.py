@@ -61,6 +61,8 @@ BLOCKS = {
         ("dist._reconfigure(", "tests/python/test_membership.py does it"),
     ],
     "docs/operations.md": [
+        ("from switchml import hooks", "tests/python/test_hooks.py does it"),
+        ("from switchml import fsdp", "tests/python/test_narrow_fsdp.py does it"),
         ("sysctl net.core", "changes the machine"),
         ("switchml-switchd --listen", "switch_with_options"),
     ],
