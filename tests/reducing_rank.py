@@ -27,6 +27,9 @@ def tensors(rank):
     special = torch.randn(130, generator=random)
     special[3 + rank], special[64 + rank] = float("inf"), float("nan")
     out.append((special, dist.ReduceOp.SUM))
+    sparse = torch.randn(3000, generator=random)
+    sparse[(torch.rand(12, generator=random) < 0.8).repeat_interleave(256)[:3000]] = 0  # blocks
+    out.append((sparse, dist.ReduceOp.SUM))
     return out
 
 

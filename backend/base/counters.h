@@ -21,6 +21,7 @@ namespace switchml {
   X(elements_summed_by_switch, "elements", "tensor elements whose result the switch computed")                      \
   X(elements_summed_in_memory, "elements", "tensor elements whose result came through memory of the host")          \
   X(bytes_moved_in_memory, "bytes", "bytes of each rank that came through memory of the host as they are")          \
+  X(zero_blocks_left_out, "blocks", "blocks of 256 elements that contributions left out, all of them zero")         \
   X(bytes_written_in_place, "bytes", "bytes of results that others, or a card, wrote to this rank's tensors")       \
   X(chunks_completed, "chunks", "results accepted")                                                                 \
   X(results_duplicate, "packets", "results for a slot that was not waiting")                                        \

@@ -33,6 +33,9 @@ inline constexpr bool sums_floats(ReduceOp op, ElementType type) {
   return op == ReduceOp::kSumToFloat32 || (op == ReduceOp::kSum && is_floating(type));
 }
 
+/// Whether blocks of zeros may be left out of its packets. [ZERO-7]
+inline constexpr bool may_be_packed(ReduceOp op) { return op != ReduceOp::kSumToFloat32; }
+
 /// Bytes of the result of an element.
 inline constexpr size_t result_bytes(ReduceOp op, ElementType type) {
   const size_t of_float32 = values_per_element(type) * element_bytes(ElementType::kFloat32);

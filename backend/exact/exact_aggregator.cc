@@ -5,7 +5,7 @@
 #include <cstring>
 
 #include "base/limits.h"
-#include "exact/reduction.h"
+#include "exact/zero_blocks.h"
 
 namespace switchml {
 
@@ -22,8 +22,9 @@ void set_kind(wire::ExactHeader* header, uint16_t kind) {
 }
 
 struct Inputs {
-  std::array<const uint8_t*, kMaxWorkers> elements;
-  int count = 0;
+  std::array<const uint8_t*, kMaxWorkers> elements;  // or packed payloads
+  std::array<uint8_t, kMaxWorkers> workers;
+  size_t count = 0;
 };
 
 /// The contributions in the order of the workers, whatever the order of their arrival.
@@ -32,10 +33,44 @@ Inputs inputs_of(const SlotUse& use, SlotStore* store, const Arrival& last) {
   for (int worker = 0; worker <= use.contributed.highest(); ++worker) {
     if (!use.with_elements.test(worker)) continue;  // [EXACT-17]
     const auto number = static_cast<uint8_t>(worker);
-    inputs.elements[static_cast<size_t>(inputs.count++)] =
-        number == last.worker ? last.payload : store->kept(last.slot, number);
+    inputs.elements[inputs.count] = number == last.worker ? last.payload : store->kept(last.slot, number);
+    inputs.workers[inputs.count++] = number;
   }
   return inputs;
+}
+
+/// The same where some leave blocks of zeros out. [ZERO-5]
+Packed reduce_packed(const ElementReduction& reduction, const Inputs& inputs, const Arrival& last, const SlotUse& use,
+                     SlotStore* store) {
+  const size_t size = element_bytes(reduction.type);
+  std::array<ChunkView, kMaxWorkers> chunks;
+  std::array<wire::PackedPayload, kMaxWorkers> packed;
+  for (size_t i = 0; i < inputs.count; ++i) {
+    const uint8_t worker = inputs.workers[i];
+    chunks[i] = {inputs.elements[i], nullptr};
+    if (!use.packed.test(worker)) continue;
+    const size_t bytes = worker == last.worker ? last.bytes : store->payload_bytes();  // As keep() leaves it.
+    packed[i] = wire::packed_before(inputs.elements[i] + bytes, size);
+    chunks[i] = {packed[i].elements, &packed[i]};
+  }
+  const wire::Blocks blocks{use.elements, use.first_block};
+  return reduce(reduction, chunks.data(), static_cast<int>(inputs.count), blocks, store->payload(last.slot, last.seq));
+}
+
+/// Writes the result of a use that has elements; returns whether it is packed. [EXACT-17]
+bool reduce_all(const ElementReduction& reduction, const Arrival& last, SlotUse* use, SlotStore* store) {
+  const Inputs inputs = inputs_of(*use, store, last);
+  use->bytes = static_cast<uint32_t>(use->elements * result_bytes(reduction.op, reduction.type));
+  if (use->packed == WorkerSet{}) {
+    reduce(reduction, inputs.elements.data(), static_cast<int>(inputs.count), use->elements,
+           store->payload(last.slot, last.seq));
+    return false;
+  }
+  const Packed packed = reduce_packed(reduction, inputs, last, *use, store);
+  if (packed.bytes == 0) return false;
+  use->bytes = static_cast<uint32_t>(packed.bytes);
+  use->with_target = WorkerSet{};  // A target takes whole chunks. [ZERO-6]
+  return true;
 }
 
 }  // namespace
@@ -53,6 +88,7 @@ wire::ParseError ExactAggregator::parse(const uint8_t* frame, size_t size, bool 
   out->bytes = packet.bytes;
   out->room = packet.room;
   out->elements = packet.count;
+  out->first_block = packet.packed ? packet.packed->blocks.first : 0;
   out->target = packet.target;
   return error;
 }
@@ -80,14 +116,20 @@ void ExactAggregator::add(const Arrival& arrival, bool is_first, SlotUse* use, S
     use->with_target.insert(arrival.worker);
   }
   if (arrival.bytes == 0) return;
-  use->disagree |= use->bytes != 0 && arrival.bytes != use->bytes;  // [EXACT-20]
-  use->bytes = std::max(use->bytes, static_cast<uint32_t>(arrival.bytes));
+  use->disagree |= use->elements != 0 && arrival.elements != use->elements;  // [EXACT-20]
+  use->elements = std::max(use->elements, static_cast<uint32_t>(arrival.elements));
   use->with_elements.insert(arrival.worker);
+  if (arrival.first_block == 0) return;
+  use->disagree |= use->first_block != 0 && arrival.first_block != use->first_block;  // [ZERO-4]
+  use->first_block = static_cast<uint32_t>(arrival.first_block);
+  use->packed.insert(arrival.worker);
 }
 
 void ExactAggregator::keep(const Arrival& arrival, SlotStore* store) const {
   if (arrival.bytes == 0) return;
-  std::memcpy(store->kept(arrival.slot, arrival.worker), arrival.payload, arrival.bytes);
+  // A packed one lies at the end of its room, where its trailer is found.
+  const size_t before = arrival.first_block != 0 ? store->payload_bytes() - arrival.bytes : 0;
+  std::memcpy(store->kept(arrival.slot, arrival.worker) + before, arrival.payload, arrival.bytes);
 }
 
 void ExactAggregator::complete(const Arrival& last, SlotUse* use, SlotStore* store, wire::ChecksumRule rule,
@@ -101,16 +143,13 @@ void ExactAggregator::complete(const Arrival& last, SlotUse* use, SlotStore* sto
   use->disagree |= uplink && op == ReduceOp::kSumToFloat32;  // [NSUM-6]
   header.flags = use->disagree ? wire::kFlagDisagree : uint8_t{0};
   if (uplink && use->want_none == use->contributed) header.flags |= wire::kFlagNoElements;
-  if (use->disagree) use->bytes = 0;
   uint8_t* payload = store->payload(last.slot, last.seq);
-  if (use->bytes > 0) {
-    const Inputs inputs = inputs_of(*use, store, last);
+  wire::ExactHeader whole = header;
+  if (!use->disagree && use->elements > 0) {
     const uint32_t divisor = uplink ? 1 : header.divisor;  // The root divides.
-    const size_t elements = use->bytes / element_bytes(type);
-    reduce({op, type, divisor}, inputs.elements.data(), inputs.count, elements, payload);  // [EXACT-17]
-    use->bytes = static_cast<uint32_t>(elements * result_bytes(op, type));
+    if (reduce_all({op, type, divisor}, last, use, store)) whole.flags |= wire::kFlagPacked;
   }
-  wire::seal_exact(header, rule, payload - wire::kExactHeaderBytes, use->bytes);
+  wire::seal_exact(whole, rule, payload - wire::kExactHeaderBytes, use->bytes);
   use->complete = true;
   if (uplink) return;
   if (!(use->want_none == WorkerSet{})) wire::seal_exact(header, rule, payload - SlotStore::kHeadRoom, 0);
@@ -132,7 +171,9 @@ bool ExactAggregator::hands_on(const SlotUse& use, const Arrival& result) const 
 }
 
 void ExactAggregator::make_bare_frame(const uint8_t* result, wire::ChecksumRule rule, uint8_t* payload) const {
-  wire::seal_exact(wire::read_exact_header(result), rule, payload - SlotStore::kHeadRoom, 0);
+  wire::ExactHeader header = wire::read_exact_header(result);
+  header.flags &= static_cast<uint8_t>(~wire::kFlagPacked);
+  wire::seal_exact(header, rule, payload - SlotStore::kHeadRoom, 0);
 }
 
 }  // namespace switchml

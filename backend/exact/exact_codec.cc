@@ -13,6 +13,9 @@ namespace switchml {
 
 namespace {
 
+// Shorter chunks are mostly header.
+constexpr size_t kLeastPacked = 256;
+
 ElementRange common(ElementRange a, ElementRange b) {
   const size_t begin = std::max(a.begin, b.begin);
   return {begin, std::max(begin, std::min(a.begin + a.count, b.begin + b.count)) - begin};
@@ -32,7 +35,17 @@ uint8_t ExactCodec::divisor() const {
   return divides ? static_cast<uint8_t>(operands_->divisor) : uint8_t{1};
 }
 
-size_t ExactCodec::encode(ElementRange range, uint8_t* out) const {
+Packed ExactCodec::pack_from(const uint8_t* elements, ElementRange range, uint8_t* out) const {
+  if (elements == nullptr || bytes(range) < kLeastPacked || !may_be_packed(collective_.op)) return {};
+  const auto blocks = wire::Blocks::of(range.begin, range.count);
+  return switchml::pack(elements, blocks, element_bytes(collective_.type), out);
+}
+
+Packed ExactCodec::pack(ElementRange range, uint8_t* out) const {
+  return operands_ != nullptr ? pack_from(as_they_lie(range), range, out) : Packed();
+}
+
+size_t ExactCodec::encode(ElementRange range, uint8_t* out, size_t* left_out) const {
   const size_t size = element_bytes(collective_.type);
   const size_t bytes = range.count * size;
   if (bytes == 0) return 0;
@@ -50,7 +63,10 @@ size_t ExactCodec::encode(ElementRange range, uint8_t* out) const {
   }
   const ElementReduction reduction{collective_.op, collective_.type, divides_parts() ? operands_->divisor : 1};
   reduce(reduction, inputs.data(), static_cast<int>(count), range.count, out);  // [ELANE-7]
-  return bytes;
+  if (left_out == nullptr) return bytes;
+  const Packed packed = pack_from(out, range, out);
+  *left_out = packed.left_out;
+  return packed.bytes > 0 ? packed.bytes : bytes;
 }
 
 bool ExactCodec::is_ready(ElementRange range) const {
@@ -118,7 +134,7 @@ size_t ExactCodec::encode_moved(ElementRange range, uint8_t* out) const {
     if (!std::exchange(any, true) && part.count < range.count) std::memset(out, 0, range.count);  // [MOVED-6]
     std::memcpy(out + (part.begin - range.begin), input + (part.begin - worker * collective_.count), part.count);
   }
-  if (gather_ != nullptr && is_own(range)) decode(out, range);
+  if (gather_ != nullptr && is_own(range)) decode({out}, range);
   return any ? range.count : 0;
 }
 
@@ -136,12 +152,13 @@ void ExactCodec::report_written(ElementRange range) const {
   if (part.count > 0) collective_.report_written(part.begin - first, part.begin + part.count - first);
 }
 
-void ExactCodec::decode(const uint8_t* elements, ElementRange range) const {
+void ExactCodec::decode(const ChunkView& chunk, ElementRange range) const {
+  const size_t size = element_bytes(collective_.type);
   if (!has_pieces_) {
     const ElementRange part = common(range, wanted());
     if (part.count == 0) return;
-    std::memcpy(static_cast<uint8_t*>(output_.data) + (part.begin - output_.begin) * result_size_,
-                elements + (part.begin - range.begin) * result_size_, part.count * result_size_);
+    uint8_t* const to = static_cast<uint8_t*>(output_.data) + (part.begin - output_.begin) * result_size_;
+    chunk.copy({part.begin - range.begin, part.count}, result_size_, to);
     return;
   }
   for (size_t worker = range.begin / collective_.count; worker < workers_; ++worker) {
@@ -149,7 +166,8 @@ void ExactCodec::decode(const uint8_t* elements, ElementRange range) const {
     if (part.count == 0) break;
     uint8_t* output = output_of(worker);
     if (output == nullptr) continue;
-    std::memcpy(output + (part.begin - worker * collective_.count), elements + (part.begin - range.begin), part.count);
+    uint8_t* const to = output + (part.begin - worker * collective_.count) * size;
+    chunk.copy({part.begin - range.begin, part.count}, size, to);
   }
 }
 

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "exact/zero_blocks.h"
 #include "format/collective.h"
 #include "slots/chunk_plan.h"
 
@@ -28,8 +29,11 @@ class ExactCodec {
   /// ranks, and in trees: there each worker divides its part, because the sum of some ranks may overflow.
   uint8_t divisor() const;
   /// Writes elements `range` to `out`, which has room for them; returns the number of bytes, 0 where this worker
-  /// contributes none. In a gather this also copies the worker's own piece to its output.
-  size_t encode(ElementRange range, uint8_t* out) const;
+  /// contributes none. In a gather this also copies the worker's own piece to its output. With `left_out`, what was
+  /// reduced first is packed where that is worth it: then that is the number of blocks.
+  size_t encode(ElementRange range, uint8_t* out, size_t* left_out = nullptr) const;
+  /// Packs elements that lie in the tensor as encode() would write them; not where they move. [ZERO-7]
+  Packed pack(ElementRange range, uint8_t* out) const;
   /// Whether encode() may read what it needs of them.
   bool is_ready(ElementRange range) const;
   /// The input memory that has those elements as encode() would write them; null: none, or results may overwrite it.
@@ -42,7 +46,7 @@ class ExactCodec {
   size_t bytes(ElementRange range) const { return range.count * element_bytes(collective_.type); }
   size_t result_bytes(ElementRange range) const { return range.count * result_size_; }
   /// Writes the result of `range` into the collective's output, as far as that asks for it.
-  void decode(const uint8_t* elements, ElementRange range) const;
+  void decode(const ChunkView& chunk, ElementRange range) const;
   /// The result of `range` has been written there.
   void report_written(ElementRange range) const;
 
@@ -55,6 +59,7 @@ class ExactCodec {
   ElementRange wanted() const;
   bool is_own(ElementRange range) const;
   bool output_follows_input() const;
+  Packed pack_from(const uint8_t* elements, ElementRange range, uint8_t* out) const;
   /// The elements in the input, where they are sent unchanged; null: they are not, or there are none.
   const uint8_t* as_they_lie(ElementRange range) const;
   const uint8_t* input_of(size_t worker) const;

@@ -90,12 +90,22 @@ void ExactFormat::encode(InFlight& flight, Transport& link) {
   const bool wants_result = !has_elements || keep_results_ || codec.wants(flight.range);
   flight.result_bytes = has_elements && wants_result ? codec.result_bytes(flight.range) : 0;
   flight.sent_bytes = 0;
+  size_t left_out = 0;
   if (has_elements) {
+    uint8_t* const payload = flight.frame + wire::kExactHeaderBytes;
+    const Packed packed = codec.pack(flight.range, payload);
+    left_out = packed.left_out;
+    flight.sent_bytes = packed.bytes;
     offer_memory(flight, wants_result, link);
-    flight.sent_bytes = flight.elements != nullptr ? codec.bytes(flight.range)
-                                                   : codec.encode(flight.range, flight.frame + wire::kExactHeaderBytes);
+    if (flight.elements != nullptr) {
+      flight.sent_bytes = codec.bytes(flight.range);
+    } else if (packed.bytes == 0) {
+      flight.sent_bytes = codec.encode(flight.range, payload, &left_out);
+    }
   }
-  seal(flight, wants_result, link);
+  counters_.zero_blocks_left_out.add(left_out);
+  const uint8_t flags = wants_result ? uint8_t{0} : wire::kFlagNoElements;  // [MOVED-7]
+  seal(flight, left_out > 0 ? static_cast<uint8_t>(flags | wire::kFlagPacked) : flags, link);
 }
 
 // TCP sends elements from anywhere, a card from registered memory, to which it has the result written too. Not where
@@ -105,7 +115,7 @@ void ExactFormat::offer_memory(InFlight& flight, bool wants_result, Transport& l
   const size_t bytes = codec.bytes(flight.range);
   const bool by_card = session_.switch_endpoint.carrier == Carrier::kRdma;
   if (!(by_card || link.gathers()) || keep_results_ || bytes < kLeastInPlace) return;
-  const uint8_t* source = codec.source(flight.range);
+  const uint8_t* source = flight.sent_bytes == 0 ? codec.source(flight.range) : nullptr;  // Unless they are packed.
   const bool reaches = source != nullptr && (!by_card || link.queue_pairs()->target_of(source, bytes));
   if (reaches) flight.elements = source;
   if (!by_card) return;
@@ -151,11 +161,11 @@ std::vector<uint8_t> ExactFormat::frame_of_zeros(size_t slot, uint32_t seq, size
   return frame;
 }
 
-void ExactFormat::seal(InFlight& flight, bool wants_result, const Transport& link) const {
+void ExactFormat::seal(InFlight& flight, uint8_t flags, const Transport& link) const {
   const Collective& collective = flight.task->collective();
   flight.call = call_of(flight, 0);  // [ERES-1]
   auto header = header_of<wire::ExactHeader>(wire::Kind::kExactContribution, flight.slot, flight.seq);
-  header.flags = wants_result ? uint8_t{0} : wire::kFlagNoElements;  // [MOVED-7]
+  header.flags = flags;
   header.type = static_cast<uint8_t>(collective.type);
   header.operation = static_cast<uint8_t>(collective.op);
   header.divisor = exact(*flight.task).codec.divisor();
@@ -177,14 +187,22 @@ void ExactFormat::readdress(const InFlight& flight) const {
 Format::Parsed ExactFormat::parse(const RxFrame& frame, ResultView* result) const {
   wire::ExactPacket packet;
   if (wire::parse_exact(frame.data, frame.size, wire::Kind::kExactResult, &packet) != wire::ParseError::kNone ||
-      packet.bytes > session_.payload_bytes || packet.header.worker != kAllWorkers) {  // [EXACT-14]
+      packet.room > session_.payload_bytes ||
+      packet.header.worker != kAllWorkers) {  // [EXACT-14]
     return Parsed::kMalformed;
   }
   const wire::ExactHeader& header = packet.header;
   if (header.job != session_.job || header.epoch != session_.epoch) return Parsed::kForeign;
   const bool is_intact = frame.is_direct || wire::exact_intact(frame.data, frame.size, session_.checksum_rule());
   if (!is_intact) return Parsed::kDamaged;  // [EXACT-15, ERES-2]
-  *result = {header.slot, header.seq, header.flags, header.call, packet.elements, packet.bytes};
+  *result = {header.slot,
+             header.seq,
+             header.flags,
+             header.call,
+             packet.elements,
+             packet.bytes,
+             packet.count * result_bytes(packet.operation, packet.type),
+             packet.packed};
   return Parsed::kResult;
 }
 
@@ -192,15 +210,17 @@ Format::Verdict ExactFormat::judge(const InFlight& flight, const ResultView& res
   const bool disagree = (result.flags & wire::kFlagDisagree) != 0 || result.check != flight.call;
   if (disagree) return Verdict::kDisagrees;  // [ERES-3]
   // [ERES-2]
-  return result.bytes == (is_in_target(flight, result) ? 0 : flight.result_bytes) ? Verdict::kHolds
-                                                                                  : Verdict::kMalformed;
+  const bool is_whole = result.whole_bytes == (is_in_target(flight, result) ? 0 : flight.result_bytes);
+  const bool is_of_type = !result.packed || result.packed->blocks.elements == flight.range.count;
+  return is_whole && is_of_type ? Verdict::kHolds : Verdict::kMalformed;
 }
 
 void ExactFormat::decode(Task& task, const InFlight& flight, const ResultView& result) {
   if (is_in_target(flight, result)) counters_.bytes_written_in_place.add(flight.result_bytes);
   if (flight.stage != Stage::kData) return;
   const ExactCodec& codec = exact(task).codec;
-  if (result.bytes > 0) codec.decode(result.payload, flight.range);
+  const wire::PackedPayload* packed = result.packed ? &*result.packed : nullptr;
+  if (result.bytes > 0) codec.decode({result.payload, packed}, flight.range);
   codec.report_written(flight.range);
   if (task.collective().operands() != nullptr) counters_.elements_summed_by_switch.add(flight.range.count);
 }

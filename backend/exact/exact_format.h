@@ -35,7 +35,7 @@ class ExactFormat final : public Format {
 
  private:
   void offer_memory(InFlight& flight, bool wants_result, Transport& link) const;
-  void seal(InFlight& flight, bool wants_result, const Transport& link) const;
+  void seal(InFlight& flight, uint8_t flags, const Transport& link) const;
   const uint8_t* without_target(const InFlight& flight) const;
 
   const bool keep_results_;

@@ -26,7 +26,8 @@ struct Arrival {
   uint32_t check = 0;  // the witness, or the call
   const uint8_t* payload = nullptr;
   size_t bytes = 0;
-  size_t room = 0;                     // Bytes of payload that the use needs, where it is more than this packet has.
+  size_t room = 0;                     // Bytes of payload that all contributions and the result need.
+  size_t first_block = 0;              // Packed: elements of the first block, as wire::Blocks has it.
   size_t elements = 0;                 // words, of integers
   std::optional<wire::Target> target;  // The worker wants the result written there.
 };

@@ -66,6 +66,8 @@ struct ResultView {
   uint32_t check = 0;  // the witness, or the call
   const uint8_t* payload = nullptr;
   size_t bytes = 0;
+  size_t whole_bytes = 0;  // Exact: with the blocks of zeros that a packed one leaves out.
+  std::optional<wire::PackedPayload> packed = std::nullopt;  // Exact: without those.
 };
 
 /// Belongs to one shard and its thread. Keeps references to the counters and to the session, which a move to another

@@ -54,7 +54,7 @@ wire::ParseError IntegerAggregator::parse(const uint8_t* frame, size_t size, boo
   out->kind = header.exponent;
   out->check = header.witness;
   out->payload = packet.payload;
-  out->bytes = packet.words * kWordBytes;
+  out->bytes = out->room = packet.words * kWordBytes;
   out->elements = packet.words;
   return error;
 }

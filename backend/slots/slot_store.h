@@ -21,8 +21,8 @@ struct SlotUse {
   bool holds(uint32_t epoch, uint32_t seq) const { return pair.epoch == epoch && pair.seq == seq; }
   /// Forgets the contributions of the use before.
   void restart() {
-    contributed = asked_again = with_elements = want_none = with_target = WorkerSet{};
-    bytes = 0;
+    contributed = asked_again = with_elements = want_none = with_target = packed = WorkerSet{};
+    bytes = elements = first_block = 0;
     complete = disagree = false;
   }
 
@@ -32,8 +32,11 @@ struct SlotUse {
   WorkerSet with_elements;   // exact: those of `contributed` that sent any
   WorkerSet want_none;       // exact: those that take the result without elements
   WorkerSet with_target;     // exact: those that have a target in the store
+  WorkerSet packed;          // exact: those of `with_elements` that left blocks of zeros out
   uint32_t check = 0;        // sum of the witnesses; exact: the call
-  uint32_t bytes = 0;        // the longest contribution so far; once complete, the result
+  uint32_t bytes = 0;        // the longest contribution so far; once complete, the result's; exact: only then
+  uint32_t elements = 0;     // exact: of each contribution that has any, with those that are left out
+  uint32_t first_block = 0;  // exact: elements of the first block of packed contributions; 0: there are none
   uint16_t kind = 0;         // the largest exponent; exact: type, operation and divisor
   uint32_t borrowed_in = 0;  // the burst in which a sink was last given the frame; 0: never
   Ecn ecn = Ecn::kNone;      // all contributions together [ECN-1]
@@ -59,11 +62,13 @@ class SlotStore {
     return memory_ + size_t{slot} * slot_stride_ + (seq & 1U) * stride_ + kHeadRoom;
   }
   int32_t* words(uint16_t slot, uint32_t seq) { return reinterpret_cast<int32_t*>(payload(slot, seq)); }
-  /// A worker's contribution to a use of an exact session: 64-byte aligned, `payload_bytes` of room. Precondition:
+  /// A worker's contribution to a use of an exact session: 64-byte aligned, payload_bytes() of room. Precondition:
   /// worker < kept.
   uint8_t* kept(uint16_t slot, uint8_t worker) {
     return memory_ + size_t{slot} * slot_stride_ + 2 * stride_ + size_t{worker} * payload_bytes_;
   }
+
+  size_t payload_bytes() const { return payload_bytes_; }
 
   /// Where a worker wants an exact result to be written, kept as its contribution is.
   wire::Target& target(uint16_t slot, uint8_t worker) { return targets_[size_t{slot} * kept_ + worker]; }

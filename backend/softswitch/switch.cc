@@ -186,7 +186,7 @@ SessionEntry* SoftSwitch::Impl::admit(const Aggregator& format, const Arrival& a
     // The worker's packet from another of its sockets is for a slot of another shard. [DROP-10]
     return drop(session->speaks_for(arrival.worker, from) ? counts.dropped_slot : counts.dropped_source);
   }
-  return session->takes(std::max(arrival.bytes, arrival.room)) ? session : drop(counts.dropped_length);  // [DROP-4]
+  return session->takes(arrival.room) ? session : drop(counts.dropped_length);  // [DROP-4, ZERO-3]
 }
 
 SessionEntry* SoftSwitch::Impl::admit_result(const Aggregator& format, const Arrival& arrival, const Endpoint& from,
@@ -196,7 +196,7 @@ SessionEntry* SoftSwitch::Impl::admit_result(const Aggregator& format, const Arr
   if (leaf->uplink() == nullptr || &format_of(*leaf) != &format) return drop(counts.dropped_kind);  // [TREE-8, EXACT-3]
   if (leaf->uplink()->parent != from) return drop(counts.dropped_source);                           // [TREE-8]
   if (arrival.slot >= leaf->slots()) return drop(counts.dropped_slot);
-  return leaf->takes(std::max(arrival.bytes, arrival.room)) ? leaf : drop(counts.dropped_length);
+  return leaf->takes(arrival.room) ? leaf : drop(counts.dropped_length);
 }
 
 void SoftSwitch::Impl::aggregate(const Aggregator& format, const SessionEntry& session, const Arrival& arrival,

@@ -62,9 +62,14 @@ ParseError parse_exact(const uint8_t* frame, size_t size, Kind expected, ExactPa
   const bool is_result = expected == Kind::kExactResult;
   const size_t size_of_one = is_result ? result_bytes(operation, type) : element_bytes(type);
   const size_t most = operation == ReduceOp::kBarrier ? 0 : kMaxPayloadBytes;
-  const size_t count = bytes / size_of_one;
+  if (bytes > most) return ParseError::kLength;
+  const bool is_packed = (header.flags & kFlagPacked) != 0;
+  std::optional<PackedPayload> packed;
+  if (is_packed && may_be_packed(operation)) packed = read_packed(frame + begin, bytes, element_bytes(type));
+  if (is_packed ? !packed : bytes % size_of_one != 0) return ParseError::kLength;  // [EXACT-11, ZERO-3]
+  const size_t count = packed ? packed->blocks.elements : bytes / size_of_one;
   const size_t room = count * payload_bytes_of_element(operation, type);
-  if (bytes % size_of_one != 0 || room > most) return ParseError::kLength;  // [EXACT-11, NSUM-4]
+  if (room > most) return ParseError::kLength;  // [EXACT-11, NSUM-4]
   out->header = header;
   out->operation = operation;
   out->type = type;
@@ -72,6 +77,7 @@ ParseError parse_exact(const uint8_t* frame, size_t size, Kind expected, ExactPa
   if (has_target(header)) out->target = read_target(frame + kExactHeaderBytes);
   out->elements = frame + begin;
   out->bytes = bytes;
+  out->packed = packed;
   out->count = count;
   out->room = room;
   return ParseError::kNone;

@@ -7,6 +7,7 @@
 
 #include "base/limits.h"
 #include "base/reduce_op.h"
+#include "wire/blocks.h"
 #include "wire/layout.h"
 
 namespace switchml::wire {
@@ -20,7 +21,7 @@ enum class ParseError {
   kShort,         // Shorter than the header of its kind.
   kOtherVersion,  // Another protocol version.
   kKind,          // A kind that does not exist or is not expected here.
-  kLength,        // Payload not a multiple of 4 bytes; in an exact packet, not whole elements.
+  kLength,        // Payload not a multiple of 4 bytes; in an exact packet, not whole elements, or badly packed.
   kOperation,     // An operation that does not exist, or not for this type.
   kSeq,           // Sequence number 0.
   kChecksum,      // A control message's checksum does not hold.
@@ -48,10 +49,11 @@ struct ExactPacket {
   std::optional<Target> target;  // Contributions only.
   ReduceOp operation = ReduceOp::kSum;
   ElementType type = ElementType::kFloat32;
-  const uint8_t* elements = nullptr;  // Little-endian, as in memory, inside the frame.
+  const uint8_t* elements = nullptr;  // Little-endian, as in memory, inside the frame; or a packed payload.
   size_t bytes = 0;
-  size_t count = 0;  // Elements.
-  size_t room = 0;   // Bytes of the payload that contributions or the result of so many elements need.
+  std::optional<PackedPayload> packed;  // Without the blocks of zeros.
+  size_t count = 0;                     // Elements, with those that are left out.
+  size_t room = 0;                      // Bytes of the payload that contributions or the result of so many need.
 };
 /// Whether a target follows this header. [RDMA-6]
 inline bool has_target(const ExactHeader& header) {

@@ -79,6 +79,12 @@ def parse():
     parser.add_argument(
         "--arena", action="store_true", help="tensors of switchml.empty(), which are read and written where they are"
     )
+    parser.add_argument(
+        "--zeros",
+        type=options.list_of(options.zeros),
+        default=[0.0],
+        help="this part of each rank's blocks of 256 elements is zero, at random places; default: 0",
+    )
     parser.add_argument("--json", type=pathlib.Path, help="write all figures here")
     parser.add_argument(
         "--network", action="store_true", help="over a network of rate-limited links, where namespaces can be made"
@@ -173,6 +179,7 @@ def measure(job, row, payload, rate, ranks, arguments):
         arguments.iters,
         arguments.behind,
         arguments.arena,
+        row["zeros"],
     )
     if row["loss"]:
         job.star.disturb()
@@ -192,7 +199,7 @@ def measure(job, row, payload, rate, ranks, arguments):
             for name in arguments.backends
         }
     print(
-        f"  {ranks} ranks, {row['type']}, {report.format_bytes(row['bytes'])}, loss {row['loss']:.2%}, payload {row['payload'] or '-'}: "
+        f"  {ranks} ranks, {row['type']}, {report.format_bytes(row['bytes'])}, loss {row['loss']:.2%}, zeros {row['zeros']:.0%}, payload {row['payload'] or '-'}: "
         f"verified, {row['calls']} calls",
         flush=True,
     )
@@ -220,11 +227,14 @@ def run(ranks, rate, arguments):
             places.PATIENCE, "open", arguments.backends, arguments.payload, arguments.types, arguments.network
         )[0]
         rows = [
-            measure(job, {"bytes": size, "type": kind, "loss": loss, **session}, payload, rate, ranks, arguments)
+            measure(
+                job, dict(bytes=size, type=kind, loss=loss, zeros=zeros, **session), payload, rate, ranks, arguments
+            )
             for payload, session in zip(arguments.payload, opened["sessions"] or [NO_SESSION])
             for kind in arguments.types
             for size in arguments.sizes
             for loss in arguments.loss
+            for zeros in arguments.zeros
         ]
         job.end()
     return {

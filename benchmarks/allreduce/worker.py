@@ -64,8 +64,10 @@ class Bench:
     def call(self, backend, tensor, totals):
         """Seconds of one all-reduce. The input is made, the ranks wait for each other, and the one that it is behind
         begins, outside of the time."""
-        pattern.fill(tensor, self.mine)
-        pattern.fill(self.ahead, self.mine)
+        for filled in (tensor, self.ahead):
+            pattern.fill(filled, self.mine)
+            if self.zeros:
+                pattern.blocks(filled)[pattern.zero_blocks(filled, self.rank, self.zeros)] = 0
         group = self.gloo if backend == "gloo" else self.switchml
         before = member.surroundings()
         self.await_all()
@@ -81,11 +83,12 @@ class Bench:
     def verified_call(self, backend, tensor, totals):
         seconds = self.call(backend, tensor, totals)
         for checked in (tensor, self.ahead):
-            at = pattern.first_difference(checked, self.sum)
+            expected = pattern.sparse_sum(checked, self.ranks, self.zeros) if self.zeros else self.sum
+            at = pattern.first_difference(checked, expected)
             if at is not None:
                 raise ValueError(
                     f"{backend}, {checked.numel()} elements: element {at} is {checked[at].item()!r}, "
-                    f"should be {self.sum[at % pattern.PERIOD].item()!r}"
+                    f"should be {expected[at % expected.numel()].item()!r}"
                 )
         return seconds
 
@@ -111,10 +114,12 @@ class Bench:
 
         return switchml.empty(count, dtype=self.mine.dtype, group=self.switchml)
 
-    def measure(self, size, kind, payload, seconds, iters, behind, arena):
+    def measure(self, size, kind, payload, seconds, iters, behind, arena, zeros):
         """Times of one size on every backend, interleaved, the first call and the last one of each verified, and what
         moved meanwhile. The first one counts only where it is so long that warming up does not matter. Each call comes
-        right after one of `behind` bytes. With `arena` the tensors are those of switchml.empty()."""
+        right after one of `behind` bytes. With `arena` the tensors are those of switchml.empty(). `zeros`: this part
+        of each rank's blocks is zero."""
+        self.zeros = zeros
         self.mine, self.sum = self.patterns[kind]
         self.switchml = self.groups.get(payload)
         tensor, self.ahead = (self.tensor(count // self.mine.element_size(), arena) for count in (size, behind))

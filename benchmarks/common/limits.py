@@ -19,16 +19,20 @@ def packets_bytes(size, per_packet, headers, mtu):
     return size + packets * (headers + in_each * (ETHERNET + IP))
 
 
-def link_bytes(size, hosts, embedded):
+def link_bytes(size, hosts, embedded, zeros=0.0):
     """What the fullest link carries of a tensor, each way, where so many of the hosts embed a switch (0: it has a link
-    of its own), each for as large a part. What a host sends to the switch that it embeds does not leave it."""
-    return (hosts + embedded - 2) / embedded * size if embedded else size
+    of its own), each for as large a part. What a host sends to the switch that it embeds does not leave it. `zeros`:
+    this part of each host's blocks is zero and left out, at random places; of the result, what all leave out."""
+    result = 1 - zeros**hosts
+    if not embedded:
+        return result * size
+    return ((embedded - 1) * (1 - zeros) + (hosts - 1) * result) / embedded * size
 
 
 def switch_seconds(size, hosts, rate, mtu, session):
     """Both ways at a time. size: bytes of the elements as they travel. rate: Mbit/s. session: what the worker says of
     it."""
-    carried = link_bytes(size, hosts, session["embedded"])
+    carried = link_bytes(size, hosts, session["embedded"], session.get("zeros", 0.0))
     if session["transport"].endswith("tcp"):
         return packets_bytes(carried, mtu - IP - TCP, TCP, mtu) * 8 / (rate * 1e6)
     return packets_bytes(carried, session["payload"], UDP + SWITCHML[session["precision"]], mtu) * 8 / (rate * 1e6)

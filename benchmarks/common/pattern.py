@@ -9,6 +9,7 @@ import torch
 
 PERIOD = 65521
 LIMIT = 1 << 16
+BLOCK = 256  # elements
 
 
 def limit(kind, ranks):
@@ -34,10 +35,31 @@ def fill(tensor, values):
     tensor[whole * PERIOD :].copy_(values[: tensor.numel() - whole * PERIOD])
 
 
+def blocks(tensor):
+    """The tensor's whole blocks, a row each."""
+    return tensor[: tensor.numel() // BLOCK * BLOCK].view(-1, BLOCK)
+
+
+def zero_blocks(tensor, rank, part):
+    """Which of its blocks rank `rank` has nothing in: this part of them, at random places."""
+    generator = torch.Generator().manual_seed(2000 + rank)
+    return torch.rand(tensor.numel() // BLOCK, generator=generator) < part
+
+
+def sparse_sum(like, ranks, part):
+    """The result where each rank has nothing in its zero blocks."""
+    total, one = torch.zeros_like(like, dtype=torch.float64), torch.empty_like(like)
+    for rank in range(ranks):
+        fill(one, table(rank, limit(like.dtype, ranks), like.dtype))
+        blocks(one)[zero_blocks(one, rank, part)] = 0
+        total += one
+    return total.to(like.dtype)
+
+
 def first_difference(tensor, values):
     """Index of the first element that is not bit for bit what `values` repeated gives, or None."""
-    for begin in range(0, tensor.numel(), PERIOD):
-        part = tensor[begin : begin + PERIOD]
+    for begin in range(0, tensor.numel(), max(1, values.numel())):
+        part = tensor[begin : begin + values.numel()]
         differs = part != values[: part.numel()]
         if differs.any():
             return begin + int(differs.nonzero()[0])

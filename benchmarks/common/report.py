@@ -104,6 +104,7 @@ def print_network(run, backends):
         "size",
         "payload",
         "loss",
+        "zeros",
         "calls",
         "backend",
         "p50",
@@ -128,6 +129,7 @@ def print_network(run, backends):
                     format_bytes(row["bytes"]),
                     str(row["payload"] or "-"),
                     f"{row['loss']:.2%}",
+                    f"{row.get('zeros', 0):.0%}",
                     str(row["calls"]),
                     name,
                     format_seconds(seconds),
@@ -158,6 +160,7 @@ class Key(typing.NamedTuple):
     type: str
     payload: int
     loss: float
+    zeros: float  # part of the blocks
     bytes: int
     backend: str
 
@@ -177,12 +180,13 @@ def key(run, row, backend):
         row.get("type") or "float32",
         row.get("payload") or 0,
         row.get("loss") or 0.0,
+        row.get("zeros") or 0.0,
         row["bytes"],
         backend,
     )
 
 
-KEY_HEADINGS = ["ranks", "per host", "Mbit/s", "switch", "type", "payload", "loss", "size", "backend"]
+KEY_HEADINGS = ["ranks", "per host", "Mbit/s", "switch", "type", "payload", "loss", "zeros", "size", "backend"]
 
 
 def key_cells(key):
@@ -195,6 +199,7 @@ def key_cells(key):
         key.type,
         str(key.payload or "-"),
         f"{key.loss:.2%}",
+        f"{key.zeros:.0%}",
         format_bytes(key.bytes),
         key.backend,
     ]

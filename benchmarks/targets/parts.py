@@ -49,6 +49,11 @@ class Part:
 FIGURES_ONE_HOST = ["allreduce", "--seconds", 3]
 FIGURES_SWITCH = ["allreduce", "--network", "--rate", 25, "--seconds", 2]
 
+SPARSE = [
+    *["allreduce", "--network", "--no-switch", "--sizes", "16M", "--zeros", "0,0.9,0.99"],
+    *["--iters", 3, "--backends", "switchml"],
+]
+
 
 def racks(topology):
     folder = BENCHMARKS / "planning"
@@ -232,7 +237,7 @@ PARTS = {
         network=True,
     ),
     "hosts": Part(
-        1,
+        0.7,
         {
             "hosts": [
                 "allreduce",
@@ -244,7 +249,7 @@ PARTS = {
                 "--sizes",
                 "16M",
                 "--iters",
-                5,
+                3,
                 "--backends",
                 "switchml",
             ]
@@ -269,6 +274,15 @@ PARTS = {
         },
         network=True,
         picture="network",
+    ),
+    "zero-blocks": Part(
+        1.4,
+        {
+            "zero-blocks-tcp": [*SPARSE, "--rate", 100, "--ranks", 2, "--transport", "tcp"],
+            "zero-blocks-udp": [*SPARSE, "--rate", 100, "--ranks", 2, "--transport", "udp"],
+            "zero-blocks": [*SPARSE, "--rate", 50, "--ranks", "4,8", "--transport", "tcp"],
+        },
+        network=True,
     ),
     "cpu": Part(
         1, {"cpu": ["allreduce", *WITHOUT_LIMIT, "--ranks", "2,4,8", "--sizes", "16M", "--iters", 20]}, network=True

@@ -44,6 +44,13 @@ class Results:
         ours, gloo = (self.seconds(name, ranks, size, backend, **which) for backend in ("switchml", "gloo"))
         return ours / gloo, f"{ours / gloo:.2f} ({report.format_seconds(ours)} / {report.format_seconds(gloo)})"
 
+    def with_zeros(self, name, ranks):
+        """{part of the blocks that are zero: row}"""
+        run = next((run for run in self.file(name)["runs"] if run["ranks"] == ranks), None)
+        if run is None:
+            raise Missing(f"{name}.json has no {ranks} ranks")
+        return {row["zeros"]: row for row in run["rows"]}
+
     def of_limit(self, name, ranks, size, kind):
         row = self.row(name, ranks, size, kind)
         return row["limit_seconds"]["switchml"] / report.median(row, "switchml")
@@ -529,6 +536,36 @@ def switch():
     return [("software switch, one core, 8 KiB over veth: in and out", ">= 20 Gbit/s", measure)]
 
 
+def zero_blocks():
+    """Blocks at random places of each rank: more ranks have more between them."""
+
+    def over_dense(zeros, most):
+        def measure(results):
+            ratios = {}
+            for transport in ("tcp", "udp"):
+                rows = results.with_zeros(f"zero-blocks-{transport}", 2)
+                ours, dense = (report.median(rows[part], "switchml") for part in (zeros, 0.0))
+                ratios[transport] = ours / dense
+            return each_at_most(most, ratios)
+
+        return f"no switch named, {zeros:.0%} of the blocks zero, 2 ranks: time over dense", f"<= {most}", measure
+
+    def over_union(zeros, ranks):
+        def measure(results):
+            rows = results.with_zeros("zero-blocks", ranks)
+            ours, dense = (report.median(rows[part], "switchml") for part in (zeros, 0.0))
+            left, whole = (rows[part]["limit_seconds"]["switchml"] for part in (zeros, 0.0))
+            text = f"{ours / dense / (left / whole):.3f} ({ours / dense:.3f} / {left / whole:.3f})"
+            return at_most(1.1, ours / dense / (left / whole), text)
+
+        what = f"no switch named, TCP, {zeros:.0%} of the blocks zero, {ranks} ranks: time over dense"
+        return f"{what}, over what is left of the bytes", "<= 1.1", measure
+
+    return [over_dense(0.9, 0.35), over_dense(0.99, 0.12)] + [
+        over_union(zeros, ranks) for zeros in (0.9, 0.99) for ranks in (4, 8)
+    ]
+
+
 def cpu():
     """Ranks with what they embed. The links take bursts as one, as most cards do."""
 
@@ -622,6 +659,7 @@ GROUPS = (
     loss,
     hosts,
     network,
+    zero_blocks,
     cpu,
     ddp,
     sharded,

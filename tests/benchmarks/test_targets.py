@@ -44,6 +44,14 @@ def every_host(size, seconds):
     ]
 
 
+def sparse():
+    """As many zeros as are spoken of, and none."""
+    return [
+        row(16 * MIB, switchml=seconds, limit={"switchml": seconds / (1.09 if zeros else 1)}) | {"zeros": zeros}
+        for zeros, seconds in ((0.0, 1.0), (0.9, 0.34), (0.99, 0.11))
+    ]
+
+
 def tail(median, last):
     """2000 times, of which the last 30 are long, and the longest is far off."""
     return [median] * 1970 + [last] * 29 + [100.0]
@@ -134,6 +142,9 @@ def files():
         "cpu": runs(
             {n: [row(16 * MIB, switchml=2.5, gloo=5.0, cpu={"switchml": 1.0, "gloo": 1.1})] for n in (2, 4, 8)}
         ),
+        "zero-blocks": runs(dict.fromkeys((4, 8), sparse())),
+        "zero-blocks-tcp": runs({2: sparse()}),
+        "zero-blocks-udp": runs({2: sparse()}),
         "loss": runs(
             {n: [row(16 * MIB, loss=0.001, switchml=2.1), row(16 * MIB, loss=0.01, switchml=2.34)] for n in (2, 4, 8)}
         ),
@@ -224,8 +235,10 @@ def test_the_table_has_every_target():
         "no switch named, 16 MiB": 6,
         "no switch named, 0.1% lost": 3,
         "no switch named, 1.0% lost": 3,
-        "no switch named, TCP": 6,
+        "no switch named, TCP": 10,
         "no switch named, 2 hosts": 1,
+        "no switch named, 90% of the blocks zero": 1,
+        "no switch named, 99% of the blocks zero": 1,
         "no switch named, links without a limit": 5,
         "a switch": 6,
         "DDP step": 1,
@@ -320,6 +333,10 @@ WORSE = {
         lambda f: row_of(f, "loss", 4)["seconds"].update(switchml=[2.12] * 3),
     "no switch named, TCP, 0.1% lost, 8 ranks: time over Gloo's":
         lambda f: row_of(f, "loss-tcp", 8)["seconds"].update(switchml=[0.91] * 3),
+    "no switch named, 99% of the blocks zero, 2 ranks: time over dense":
+        lambda f: f["zero-blocks-udp"]["runs"][0]["rows"][2]["seconds"].update(switchml=[0.13] * 3),
+    "no switch named, TCP, 90% of the blocks zero, 4 ranks: time over dense, over what is left of the bytes":
+        lambda f: f["zero-blocks"]["runs"][0]["rows"][1]["limit_seconds"].update(switchml=0.3),
     "no switch named, 2 hosts, 16 MiB: time of 4 ranks on each over that of 1":
         lambda f: row_of(f, "hosts", 8)["seconds"].update(switchml=[2.11] * 3),
     "DDP step, BERT-shaped: exposed communication over Gloo's":
@@ -553,6 +570,6 @@ def test_only_parts_with_a_network_are_left_out_where_there_can_be_none(monkeypa
     monkeypatch.setattr(parts, "program", lambda name: ["true"])
     why = {name: tool.why_not(part) for name, part in parts.PARTS.items()}
     networks = ("small-network every-host network cpu loss hosts ddp switch movements-network sharded figures sharing "
-                "planning racks hooks")  # fmt: skip
+                "planning racks hooks zero-blocks")  # fmt: skip
     assert {name for name in why if why[name]} == set(networks.split())
     assert set(why.values()) == {"", "not permitted"}

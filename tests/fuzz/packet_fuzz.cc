@@ -1,4 +1,5 @@
 // wire/packet, wire/checksum and wire/control: whatever is accepted lies inside the frame and says what its bytes say.
+#include <algorithm>
 #include <cstring>
 #include <vector>
 
@@ -25,6 +26,15 @@ void data(const uint8_t* frame, size_t size, Kind kind) {
   check(std::memcmp(again, frame, kHeaderBytes) == 0, "the header written again has the same bytes");
 }
 
+void packed(const ExactPacket& packet) {
+  const uint8_t* end = packet.elements + packet.bytes;
+  const PackedPayload seen = packed_before(end, element_bytes(packet.type));
+  check(seen.elements == packet.elements && packet.packed->elements == packet.elements, "its blocks begin the payload");
+  std::vector<uint8_t> trailer(trailer_bytes(seen.blocks));
+  write_trailer(seen.blocks, seen.present, trailer.data());
+  check(std::equal(trailer.begin(), trailer.end(), end - trailer.size()), "the trailer written again is the same");
+}
+
 void exact(const uint8_t* frame, size_t size, Kind kind) {
   ExactPacket packet;
   if (parse_exact(frame, size, kind, &packet) != ParseError::kNone) return;
@@ -40,9 +50,10 @@ void exact(const uint8_t* frame, size_t size, Kind kind) {
   check(begin + packet.bytes == size, "header, target and elements are the whole frame");
   const bool is_result = kind == Kind::kExactResult;
   const size_t of_one = is_result ? result_bytes(packet.operation, packet.type) : element_bytes(packet.type);
-  check(packet.bytes == packet.count * of_one && packet.bytes <= packet.room, "elements are whole");
-  check(packet.room <= kMaxPayloadBytes, "their result fits a payload");
+  check(packet.packed || packet.bytes == packet.count * of_one, "elements are whole");
+  check(packet.room <= kMaxPayloadBytes && (packet.packed || packet.bytes <= packet.room), "their result fits");
   check(packet.elements == frame + begin, "elements follow the header, and its target");
+  if (packet.packed) packed(packet);
   std::vector<uint8_t> again(frame, frame + size);
   write_exact_header(header, again.data());
   check(std::memcmp(again.data(), frame, size) == 0, "the header written again has the same bytes");

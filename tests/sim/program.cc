@@ -217,6 +217,16 @@ std::vector<uint8_t> given_by(const Call& call, int rank, int workers) {
   return call.movement == Movement::kScatter ? joined_inputs(call, workers) : input_of(call, rank);
 }
 
+// As gradients of embeddings are: of the blocks of 256 elements some are zero, or most, on each rank others.
+void leave_sparse(Random& random, size_t element_bytes, std::vector<uint8_t>* tensor) {
+  const double zeros = random.chance(0.5) ? 0.9 : 0.4;
+  const size_t block = 256 * element_bytes;
+  for (size_t begin = 0; begin < tensor->size(); begin += block) {
+    const auto first = tensor->begin() + static_cast<std::ptrdiff_t>(begin);
+    if (random.chance(zeros)) std::fill_n(first, std::min(block, tensor->size() - begin), uint8_t{0});
+  }
+}
+
 std::vector<uint8_t> input_of(const Call& call, int rank) {
   std::vector<uint8_t> out(call.count * element_bytes(call.type));
   Random random(call.seed ^ mix(static_cast<uint64_t>(rank) + 1));
@@ -226,6 +236,7 @@ std::vector<uint8_t> input_of(const Call& call, int rank) {
                                                 : draw_integer(random, call.fill);
     store_raw(out.data(), i, bytes, raw);
   }
+  if (call.movement == Movement::kNone && mix(call.seed) % 3 == 0) leave_sparse(random, bytes, &out);
   return out;
 }
 

@@ -34,7 +34,7 @@ std::optional<SlotFrame> of_elements(const uint8_t* frame, size_t size, wire::Ki
   out.exact = true;
   out.call = packet.header.call;
   out.kind = uint32_t{packet.header.type} << 16 | uint32_t{packet.header.operation} << 8 | packet.header.divisor;
-  out.bytes = packet.bytes;
+  out.bytes = packet.room;
   return out;
 }
 

@@ -268,6 +268,10 @@ class Generator:
         given = "none"
         if operation != "none" and self.random.random() < 0.85:
             given = ",".join(self.element(element) for _ in range(length))
+        first = use.randint(1, length)
+        if given != "none" and self.random.random() < 0.3:
+            zeros = self.random.choice((0, 0, first, length))  # of the two blocks none, the first one, or both
+            given = ",".join(["0x0"] * zeros + given.split(",")[zeros:]) + f" packed={min(first, length)}"
         wants = self.random.choice(("", "", "", " wants-none"))
         return (
             f"slot={slot} seq={seq} type={kind} op={operation} divisor={divisor} call={call:#x} elements={given}{wants}"
@@ -378,6 +382,8 @@ def written_exact(packet):
     given = ",".join(map(hex, packet.words)) or "none"
     known = {"disagree": wire.DISAGREE, "repeat": wire.REPEAT, "wants-none": wire.NO_ELEMENTS}
     marks = "".join(f" {name}" for name, flag in known.items() if packet.flags & flag)
+    if packet.flags & wire.PACKED:
+        marks += f" packed={packet.chunk.first}:{','.join(map(str, sorted(packet.chunk.present)))}"
     return (f"slot={packet.slot} seq={packet.seq} type={packet.type} op={packet.operation} divisor={packet.divisor} "
             f"call={packet.call:#x} elements={given}{marks}")  # fmt: skip
 

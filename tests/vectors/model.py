@@ -3,7 +3,7 @@ it keeps the contributions of a use as they came and looks at them all each time
 
 import dataclasses
 
-from vectors import elements, wire
+from vectors import elements, packed, wire
 from vectors.vector import Open
 
 SUM, MAX = wire.OPERATIONS["sum"], wire.OPERATIONS["max"]
@@ -83,7 +83,12 @@ class ReferenceSwitch:
         if packet.seq == 0:
             return "dropped_seq"
         none = elements.OPERATIONS[packet.operation] == "none" and packet.data
-        wrong = packet.flags & wire.TARGET or none or len(packet.data) % packet.size  # [RDMA-6]
+        try:
+            part = len(packet.chunk.data) % packet.size
+        except ValueError:
+            part = True
+        narrow = packet.flags & wire.PACKED and packet.is_to_float32  # [ZERO-7]
+        wrong = packet.flags & wire.TARGET or none or part or narrow  # [RDMA-6, ZERO-3]
         return "dropped_length" if wrong or packet.room > 63 * 1024 else None
 
     def foreign(self, packet, sender):
@@ -111,8 +116,8 @@ class ReferenceSwitch:
         return self.too_long(packet) or self.damaged(packet, session)
 
     def too_long(self, packet):
-        limit = self.sessions[packet.job].spec.payload
-        needed = packet.room if packet.kind in wire.EXACT_KINDS else len(packet.encode()) - wire.HEADER.bytes
+        limit, exact = self.sessions[packet.job].spec.payload, packet.kind in wire.EXACT_KINDS
+        needed = packet.room if exact else len(packet.encode()) - wire.HEADER.bytes
         return "dropped_length" if needed > limit else None
 
     def damaged(self, packet, session):
@@ -162,7 +167,8 @@ class ReferenceSwitch:
             held.asked = set()
         if not session.spec.exact:
             return [(address, frame) for _, address in members]
-        bare = dataclasses.replace(packet, data=b"").sealed(session.key).encode()
+        flags = packet.flags & ~wire.PACKED
+        bare = dataclasses.replace(packet, flags=flags, data=b"").sealed(session.key).encode()
         return [(address, bare if wants_none(held.packets[worker]) else frame) for worker, address in members]
 
     def duplicate(self, session, held, sender, worker, size):
@@ -237,19 +243,20 @@ class ReferenceSwitch:
         packets = list(held.packets.values())
         disagree = self.disagree(packets)
         empty = disagree or worker is not None and wants_none(held.packets[worker])
+        packed_flag, data = (0, b"") if empty else self.payload(packets, packets[0].divisor)
         return dataclasses.replace(
             packets[0], kind=wire.KINDS["exact_result"], worker=wire.ALL_WORKERS,
-            flags=wire.DISAGREE if disagree else 0, data=b"" if empty else self.reduced(packets, packets[0].divisor),
+            flags=packed_flag | (wire.DISAGREE if disagree else 0), data=data,
         )  # fmt: skip
 
     def exact_partial(self, session, held, repeat):
         packets = list(held.packets.values())
-        to_float32 = elements.OPERATIONS[packets[0].operation] == elements.TO_FLOAT32
-        disagree, none = to_float32 or self.disagree(packets), all(wants_none(packet) for packet in packets)
+        disagree = packets[0].is_to_float32 or self.disagree(packets)
+        none = all(wants_none(packet) for packet in packets)
+        packed_flag, data = (0, b"") if disagree else self.payload(packets, 1)
         return dataclasses.replace(
-            packets[0], worker=session.spec.uplink,
-            flags=repeat | (wire.DISAGREE if disagree else 0) | (wire.NO_ELEMENTS if none else 0),
-            data=b"" if disagree else self.reduced(packets, 1),
+            packets[0], worker=session.spec.uplink, data=data,
+            flags=repeat | packed_flag | (wire.DISAGREE if disagree else 0) | (wire.NO_ELEMENTS if none else 0),
         ).sealed(session.key).encode()  # fmt: skip
 
     def overtaken(self, packet, held):
@@ -263,7 +270,19 @@ class ReferenceSwitch:
     def disagree(self, packets):
         calls = {(packet.type, packet.operation, packet.divisor, packet.call) for packet in packets}
         told = any(packet.flags & wire.DISAGREE for packet in packets)
-        return told or len(calls) > 1 or len({len(packet.data) for packet in packets if packet.data}) > 1
+        if told or len(calls) > 1:
+            return True
+        chunks = [packet.chunk for packet in packets if packet.data]
+        return len({len(chunk.data) for chunk in chunks}) > 1 or len({chunk.first for chunk in chunks} - {0}) > 1
+
+    def payload(self, packets, divisor):
+        """The flag and the payload of a result. [ZERO-5]"""
+        data, chunks = self.reduced(packets, divisor), [packet.chunk for packet in packets if packet.data]
+        if not chunks or not all(chunk.first for chunk in chunks):
+            return 0, data
+        present = frozenset().union(*(chunk.present for chunk in chunks))
+        payload = packed.pack(packed.Chunk(data, chunks[0].first, present), packets[0].element.size)
+        return (wire.PACKED, payload) if len(payload) <= len(data) - len(data) // 8 else (0, data)
 
     def reduced(self, packets, divisor):
         """Element by element, of the contributions that have elements, in the order of the workers."""

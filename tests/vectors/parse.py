@@ -5,7 +5,7 @@ import pathlib
 import re
 from fractions import Fraction
 
-from vectors import elements, vector, wire
+from vectors import elements, packed, vector, wire
 from vectors.targets import COUNTERS
 from vectors.vector import Close, Count, Expect, Fields, Hex, ExactFields, Of, Open, Send, UnusedJob, Vector
 
@@ -280,7 +280,7 @@ class Parser:
         if exact:
             known |= {"wants-none": wire.NO_ELEMENTS, "disagree": wire.DISAGREE}
         marks, words = self.marks(words, known)
-        allowed = [*EXACT_LIMITS, "elements", "checksum", "key"] if exact else [*LIMITS, "words"]
+        allowed = [*EXACT_LIMITS, "elements", "packed", "checksum", "key"] if exact else [*LIMITS, "words"]
         values = dict(self.pairs(words, allowed))
         values.setdefault("worker", str(worker))
         values.setdefault("kind", str(wire.KINDS["exact_contribution" if exact else "contribution"]))
@@ -289,7 +289,7 @@ class Parser:
     def result(self, words, session):
         exact = is_exact(words)
         marks, words = self.marks(words, {"disagree": wire.DISAGREE} if exact else {})
-        others = ["type", "divisor", "call", "elements"] if exact else ["exponent", "witness", "words"]
+        others = ["type", "divisor", "call", "elements", "packed"] if exact else ["exponent", "witness", "words"]
         values = dict(self.pairs(words, ["slot", "seq", "op", *others]))
         values["kind"] = str(wire.KINDS["exact_result" if exact else "result"])
         values["worker"] = str(wire.ALL_WORKERS)
@@ -316,7 +316,7 @@ class Parser:
         checksum = values.pop("checksum", "right")
         if checksum not in ("right", "wrong"):
             self.fail(f"checksum={checksum}: allowed are right and wrong")
-        given = values.pop("elements")
+        given, cut_into = values.pop("elements"), values.pop("packed", "")
         values["type"] = number_of(values.get("type", "float32"), elements.NAMES)
         values["operation"] = number_of(values.pop("op", "sum"), elements.OPERATIONS)
         limits = EXACT_LIMITS | {"operation": 15}
@@ -325,11 +325,28 @@ class Parser:
             numbers["operation"] == elements.OPERATIONS.index(elements.TO_FLOAT32)
         )
         data = self.elements(given, elements.NAMES.index("float32") if is_float32 else numbers["type"])
+        if cut_into:
+            data = self.packed(cut_into, data, numbers["type"])
+            numbers["flags"] = numbers.get("flags", 0) | wire.PACKED
         less, cut = numbers.pop("less", 0), numbers.pop("cut", 0)
         if max(less - len(data), cut - len(data) - wire.EXACT.bytes) > 0:
             self.fail(f"less={less} cut={cut}: there are {len(data)} bytes of elements behind {wire.EXACT.bytes}")
         numbers |= {"job": job, "epoch": epoch, "data": data[: len(data) - less]}
         return ExactFields(numbers, key, checksum == "wrong", cut)
+
+    def packed(self, text, data, number):
+        """`FIRST`, the elements of the first block, or `FIRST:0,2`, the blocks that travel; else those that are not
+        zero."""
+        size = elements.TYPES[elements.NAMES[number]].size
+        first, colon, listed = text.partition(":")
+        first = self.number(first, "packed", packed.BLOCK, 1)
+        count = len(packed.blocks(len(data) // size, first))
+        if first > len(data) // size:
+            self.fail(f"packed={first}: there are {len(data) // size} elements")
+        present = packed.nonzero(data, size, first)
+        if colon:
+            present = frozenset(self.number(one, "packed", count - 1) for one in listed.split(",") if one)
+        return packed.pack(packed.Chunk(data, first, present), size)
 
     def elements(self, text, number):
         """`1.5,-0x1p-3,nan,0x7fc00001,2*3`: numbers of the type, or the bits of one (0x without p). `127:1:2`: a block

@@ -6,15 +6,15 @@ import struct
 import tomllib
 
 import xxhash
-from vectors import elements
+from vectors import elements, packed
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 PROTOCOL = tomllib.loads((ROOT / "backend/wire/protocol.toml").read_text(encoding="utf-8"))
 VERSION = PROTOCOL["version"]
 KINDS = PROTOCOL["kinds"]
 OPERATIONS = PROTOCOL["operations"]
-REPEAT, DISAGREE, NO_ELEMENTS, TARGET = (
-    PROTOCOL["flags"][name] for name in ("repeat", "disagree", "no_elements", "target")
+REPEAT, DISAGREE, NO_ELEMENTS, TARGET, PACKED = (
+    PROTOCOL["flags"][name] for name in ("repeat", "disagree", "no_elements", "target", "packed")
 )
 OPEN_EXACT = PROTOCOL["open_flags"]["exact"]
 ALL_WORKERS = 255
@@ -127,10 +127,15 @@ class ExactPacket:
         return cls(data=frame[EXACT.bytes :], **EXACT.unpack(frame))
 
     @property
+    def chunk(self):
+        """What the elements are, those that are left out included. ValueError: they are badly packed; IndexError: no
+        such type."""
+        return packed.unpack(self.data, self.element.size) if self.flags & PACKED else packed.Chunk(self.data)
+
+    @property
     def words(self):
         """The bits of each element, if the type exists; of a result of float32, of each float."""
-        to_float32 = self.is_result and elements.OPERATIONS[self.operation] == elements.TO_FLOAT32
-        return elements.split(self.data, 4 if to_float32 else self.element.size)
+        return elements.split(self.chunk.data, 4 if self.is_result and self.is_to_float32 else self.element.size)
 
     @property
     def element(self):
@@ -139,6 +144,10 @@ class ExactPacket:
     @property
     def is_result(self):
         return self.kind == KINDS["exact_result"]
+
+    @property
+    def is_to_float32(self):
+        return elements.OPERATIONS[self.operation] == elements.TO_FLOAT32
 
     @property
     def size(self):
@@ -151,7 +160,7 @@ class ExactPacket:
     def room(self):
         """Bytes of the payload that contributions or the result of so many elements need."""
         result = elements.result_size(self.element, elements.OPERATIONS[self.operation])
-        return len(self.data) // self.size * max(self.element.size, result)
+        return len(self.chunk.data) // self.size * max(self.element.size, result)
 
     def right_checksum(self, key):
         header = dataclasses.replace(self, checksum=0, flags=self.flags & ~REPEAT, data=b"").encode()

@@ -2,7 +2,7 @@
 
 import dataclasses
 
-from vectors import elements, model, wire
+from vectors import elements, model, packed, wire
 from vectors.wrong_switches import WrongSwitch
 
 
@@ -321,3 +321,24 @@ class ExactHeadersAreAsShort(WrongSwitch, found_by="exact_kinds"):
     def malformed(self, frame):
         reason = super().malformed(frame)
         return "dropped_length" if reason == "dropped_short" and len(frame) >= wire.HEADER.bytes else reason
+
+
+class LeftOutIsNothing(WrongSwitch, found_by="exact_zero_blocks"):
+    """Blocks that are left out take no part, as contributions without elements."""
+
+    def reduced(self, packets, divisor):
+        element, operation = packets[0].element, elements.OPERATIONS[packets[0].operation]
+        chunks = [(packet.chunk, packet.words) for packet in sorted(packets, key=lambda p: p.worker) if packet.data]
+        out = []
+        for i in range(len(chunks[0][1]) if chunks else 0):
+            column = [words[i] for chunk, words in chunks if not chunk.first or self.block(i, chunk) in chunk.present]
+            out.append(self.reduce(element, operation, divisor, column or [0]))
+        return elements.join(out, element.size)
+
+    def block(self, i, chunk):
+        return (i - chunk.first) // packed.BLOCK + 1
+
+
+class LeafFillsIn(WrongSwitch, found_by="exact_zero_blocks_tree"):
+    def payload(self, packets, divisor):
+        return 0, self.reduced(packets, divisor)

@@ -112,12 +112,37 @@ TEST(ShardExact, IsThroughInOneRoundTrip) {
 }
 
 TEST(ShardExact, ChunksHoldBytesNotWords) {  // [ELANE-2]
-  std::vector<int8_t> bytes(1025);
-  std::vector<int64_t> longs(129);
+  std::vector<int8_t> bytes(1025, 1);
+  std::vector<int64_t> longs(129, 1);
   LoneShard lone(exact_session());
   lone.submit(in_place(ReduceOp::kMin, ElementType::kInt8, bytes));
   lone.submit(in_place(ReduceOp::kProduct, ElementType::kInt64, longs));
   EXPECT_EQ(bytes_of(lone.step()), (std::vector<size_t>{1024, 1, 1024, 8}));
+}
+
+// The result may be packed as well, and must have all elements.
+TEST(ShardExact, LeavesBlocksOfZerosOut) {  // [ZERO-1, ZERO-7]
+  static_assert(kExactChunk == wire::Blocks::kElements);
+  std::vector<int32_t> tensor = counting(3 * kExactChunk);
+  std::fill(tensor.begin() + kExactChunk, tensor.begin() + 2 * kExactChunk, 0);
+  const std::vector<int32_t> input = tensor;
+  LoneShard lone(exact_session());
+  const auto outcome = lone.submit(exact_sum(tensor));
+  const std::vector<Bytes> frames = lone.step();
+  EXPECT_EQ(bytes_of(frames), (std::vector<size_t>{1024, 5, 1024}));
+  EXPECT_EQ(exact_header_of(frames[1]).flags, wire::kFlagPacked);
+  EXPECT_EQ(lone.counters().zero_blocks_left_out.get(), 1U);
+  lone.deliver({result_of(frames[0]), result_of(frames[2])});
+  std::fill(tensor.begin() + kExactChunk, tensor.begin() + 2 * kExactChunk, 7);
+  wire::ExactHeader header = exact_result_header(frames[1]);
+  header.flags = wire::kFlagPacked;
+  Bytes cut_short = elements_of(frames[1]);
+  cut_short[1] = 255;
+  lone.deliver({sealed(header, cut_short)});
+  EXPECT_TRUE(outcome->empty()) << "255 elements are not all";
+  lone.deliver({sealed(header, elements_of(frames[1]))});
+  ASSERT_EQ(outcome->size(), 1U);
+  EXPECT_EQ(tensor, input);
 }
 
 TEST(ShardExact, OneTensorFollowsTheOther) {  // [ELANE-4]

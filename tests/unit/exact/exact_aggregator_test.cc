@@ -55,7 +55,7 @@ TEST_F(ExactAggregatorTest, TheHeaderIsThatOfTheContributions) {  // [EXACT-19]
   ExactPart b = floats(1, {4}, 6);
   a.divisor = b.divisor = 2;
   a.call = b.call = 0xfeedbeef;
-  b.flags = wire::kFlagRepeat | 0xc0;
+  b.flags = wire::kFlagRepeat | 0x80;
   const ExactResult result = aggregate({a, b});
   EXPECT_EQ(result.header.job, 9);
   EXPECT_EQ(result.header.epoch, 77U);

@@ -56,6 +56,28 @@ TEST(ExactCodec, AHostSendsWhatItsRanksMakeTogether) {  // [ELANE-7]
   EXPECT_EQ(sent(), (std::vector<float>{-1e16F, 0, 27}));
 }
 
+// Blocks are the tensor's: those of elements 100 to 700 are of 156, 256 and 188, and the ranks have the second.
+TEST(ExactCodec, AHostLeavesOutWhatIsZeroOnAllOfItsRanks) {  // [ZERO-1]
+  std::array<std::vector<float>, 2> ranks = {std::vector<float>(1000), std::vector<float>(1000)};
+  std::fill(ranks[0].begin() + 256, ranks[0].begin() + 512, 1.5F);
+  ranks[1][300] = 1;
+  Collective c;
+  c.count = 1000;
+  for (const auto& rank : ranks) c.operands()->inputs.push_back(rank.data());
+  const ExactCodec codec(c, 0, 2);
+  std::vector<uint8_t> chunk(2400);
+  EXPECT_EQ(codec.pack({100, 600}, chunk.data()).bytes, 0U) << "it lies nowhere";
+  size_t left_out = 0;
+  ASSERT_EQ(codec.encode({100, 600}, chunk.data(), &left_out), 256U * 4 + 1 + 4);
+  EXPECT_EQ(left_out, 2U);
+  std::vector<float> sent(256);
+  std::memcpy(sent.data(), chunk.data(), 1024);
+  EXPECT_EQ(sent[0], 1.5F);
+  EXPECT_EQ(sent[44], 2.5F);
+  EXPECT_EQ(chunk[1024], 0b010);
+  EXPECT_EQ(codec.encode({100, 600}, chunk.data()), 2400U) << "without that it is whole";
+}
+
 // The sum of three is beyond float16, the mean of all is not. [ELANE-8]
 TEST(ExactCodec, AMeanOfFloat16IsDividedBeforeTheSumOfAHostIsRounded) {
   const uint16_t value = 0x7753;  // 30000 as float16
@@ -100,7 +122,7 @@ TEST(ExactCodec, WritesWhatIsAskedFor) {
   for (const size_t first : {0, 30, 60, 90}) {  // before it and its begin, its end, behind it
     const size_t count = std::min<size_t>(30, 100 - first);
     std::iota(chunk.begin(), chunk.end(), static_cast<int32_t>(first));
-    ExactCodec(c, 0, 2).decode(reinterpret_cast<const uint8_t*>(chunk.data()), {first, count});
+    ExactCodec(c, 0, 2).decode({reinterpret_cast<const uint8_t*>(chunk.data())}, {first, count});
   }
   EXPECT_EQ(output.front(), -1);
   EXPECT_EQ(output.back(), -1);
@@ -215,8 +237,14 @@ TEST(ExactCodec, TheRootOfABroadcastSendsAndTheOthersWant) {  // [MOVED-2]
   c = moved(Broadcast{1, nullptr, output.data()}, 5);
   EXPECT_EQ(sent(c, 0, {2, 2}), std::vector<int>{});
   EXPECT_TRUE(ExactCodec(c, 0, 3).wants({2, 2}));
-  ExactCodec(c, 0, 3).decode(tensor.data() + 2, {2, 2});
+  ExactCodec(c, 0, 3).decode({tensor.data() + 2}, {2, 2});
   EXPECT_EQ(output, (std::vector<uint8_t>{0, 0, 3, 4, 0}));
+}
+
+TEST(ExactCodec, WhatMovesIsNotPacked) {  // [ZERO-7]
+  std::vector<uint8_t> zeros(1000), chunk(1000);
+  const Collective c = moved(Broadcast{1, zeros.data(), nullptr}, 1000);
+  EXPECT_EQ(ExactCodec(c, 1, 2).pack({0, 1000}, chunk.data()).bytes, 0U);
 }
 
 // Pieces of 3: a chunk of 4 has some of two of them, and zeros where another's are.
@@ -251,7 +279,7 @@ TEST(ExactCodec, AWorkerGathersItsPieceAmongZeros) {  // [MOVED-3, MOVED-6]
   EXPECT_EQ(outputs[1], (std::vector<uint8_t>{0, 2, 3}));
   const std::vector<uint8_t> result = {10, 11, 12, 20, 21, 22, 30, 31, 32};
   for (const size_t begin : {0, 4, 8}) {
-    ExactCodec(c, 1, 3).decode(result.data() + begin, {begin, std::min<size_t>(4, 9 - begin)});
+    ExactCodec(c, 1, 3).decode({result.data() + begin}, {begin, std::min<size_t>(4, 9 - begin)});
   }
   EXPECT_EQ(outputs, (std::vector<std::vector<uint8_t>>{{10, 11, 12}, {20, 21, 22}, {30, 31, 32}}));
 }
@@ -266,7 +294,7 @@ TEST(ExactCodec, TheRootScattersAndEachTakesItsOwn) {  // [MOVED-4]
   for (const auto& piece : pieces) std::get<Scatter>(c.kind).inputs.push_back(piece.data());
   EXPECT_EQ(sent(c, 0, {2, 5}), (std::vector<int>{3, 4, 5, 6, 7}));
   const std::vector<uint8_t> chunk = {6, 7, 8, 9};
-  ExactCodec(c, 2, 3).decode(chunk.data(), {5, 4});
+  ExactCodec(c, 2, 3).decode({chunk.data()}, {5, 4});
   EXPECT_EQ(output, pieces[2]);
 }
 

@@ -141,7 +141,7 @@ INSTANTIATE_TEST_SUITE_P(
     ExactSwitch, ExactDrops,
     ::testing::Values(ExactDrop{"dropped_short", nullptr, 32, [](Frame* f) { f->resize(23); }},
                       ExactDrop{"dropped_version", nullptr, 32, [](Frame* f) { (*f)[0] = 0x25; }},
-                      ExactDrop{"dropped_operation", [](Header* h) { h->type = 10; }},
+                      ExactDrop{"dropped_operation", [](Header* h) { h->type = kElementTypes; }},
                       ExactDrop{"dropped_operation", [](Header* h) { h->operation = 5; }},
                       ExactDrop{"dropped_operation", [](Header* h) { h->divisor = 0; }},
                       ExactDrop{"dropped_operation", [](Header* h) { h->divisor = 129; }},
@@ -440,6 +440,25 @@ TEST_F(SwitchTargets, OfAnotherSizeAreNotWritten) {  // [RDMA-7]
     for (const Sent& one : sent) EXPECT_EQ(one.target.bytes, 0U) << "who wants nothing has nothing written";
     EXPECT_EQ(floats_of(sent[0]), (Floats{2, 4}));
     EXPECT_TRUE(floats_of(sent[1]).empty());
+  }
+}
+
+// Not even where a target is as long as the packed result.
+TEST_F(SwitchTargets, TakeNoPackedResult) {  // [ZERO-6]
+  ExactPart zeros = part(0, std::nullopt);
+  zeros.flags = wire::kFlagPacked;
+  zeros.elements.resize(wire::trailer_bytes({60, 44}));
+  wire::write_trailer({60, 44}, {}, zeros.elements.data());
+  for (const uint32_t bytes : {5, 240}) {
+    zeros.seq = bytes;
+    zeros.target = wire::Target{0x1000, 11, bytes};
+    zeros.worker = 0;
+    EXPECT_TRUE(exact.put(zeros).empty());
+    zeros.worker = 1;
+    const auto sent = exact.put(zeros);
+    EXPECT_EQ(exact.result(sent).header.flags, wire::kFlagPacked);
+    EXPECT_EQ(exact.result(sent).elements, zeros.elements);
+    for (const Sent& one : sent) EXPECT_EQ(one.target.bytes, 0U);
   }
 }
 

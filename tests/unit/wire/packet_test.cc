@@ -285,9 +285,28 @@ TEST(ParseExact, NamesWhatIsWrong) {
   frame = whole;
   for (int flags = 0; flags < 256; ++flags) {
     frame[1] = static_cast<uint8_t>(flags);
-    const bool names_target = (flags & kFlagTarget) != 0;  // of which there are 8 bytes
-    EXPECT_EQ(parse_as_exact(frame), names_target ? ParseError::kLength : ParseError::kNone) << "flags " << flags;
+    // There are 8 bytes of a target, or of a trailer that does not fit.
+    const bool is_short = (flags & (kFlagTarget | kFlagPacked)) != 0;
+    EXPECT_EQ(parse_as_exact(frame), is_short ? ParseError::kLength : ParseError::kNone) << "flags " << flags;
   }
+}
+
+TEST(ParseExact, ViewsWhatIsPacked) {  // [ZERO-2, ZERO-3]
+  Bytes frame = exact(0);
+  frame[1] = kFlagPacked;
+  EXPECT_EQ(parse_as_exact(frame), ParseError::kLength) << "not even a trailer";
+  frame.insert(frame.end(), {1, 2, 3, 4, 0b01, 2, 0, 1, 0});  // two float32 in a block each
+  ExactPacket packet;
+  ASSERT_EQ(parse_exact(frame.data(), frame.size(), Kind::kExactContribution, &packet), ParseError::kNone);
+  EXPECT_EQ(packet.count, 2U);
+  EXPECT_EQ(packet.bytes, 9U);
+  ASSERT_TRUE(packet.packed.has_value());
+  EXPECT_EQ(packet.packed->elements, frame.data() + kExactHeaderBytes);
+  for (size_t size = kExactHeaderBytes; size < frame.size(); ++size) {
+    EXPECT_EQ(parse_as_exact(Bytes(frame.begin(), frame.begin() + static_cast<long>(size))), ParseError::kLength);
+  }
+  frame[1] = 0;
+  EXPECT_EQ(parse_as_exact(frame), ParseError::kLength) << "nine bytes are no float32";
 }
 
 TEST(ParseExact, ReadsTheTargetOfAContribution) {  // [RDMA-6]
