@@ -71,7 +71,7 @@ class EngineCall::Pending : public std::enable_shared_from_this<EngineCall::Pend
     if (!feeds_first()) return start(waits);
     core->stager().post([self = shared_from_this()] {
       self->is_elsewhere = true;
-      self->status = self->core->feed(*self->copies, nullptr);
+      self->status = self->core->feed(*self->copies, nullptr, self->parts.front().deadline);
       self->status.ok() ? self->start(false) : post(self);
       self->core->order().release();
     });
@@ -156,7 +156,6 @@ class EngineCall::Pending : public std::enable_shared_from_this<EngineCall::Pend
       for (const Outstanding::WeakWork& weak : before) wait_for(weak);
       delivered.write();
     });
-    DeviceCopies::retire(copies, core->stager());
   }
 
   void go_on() {
@@ -254,7 +253,7 @@ at::Tensor EngineCall::prepared(const at::Tensor& tensor) {
 std::shared_ptr<DeviceCopies> EngineCall::copies_of(const at::Tensor& tensor) {
   if (tensor.is_cpu()) return nullptr;
   std::shared_ptr<DeviceCopies>& copies = flight_->copies;
-  if (!copies) copies = std::make_shared<DeviceCopies>(tensor.device(), to_string(call_), flight_->core->pinned());
+  if (!copies) copies = new_copies(flight_->core, tensor.device(), to_string(call_));
   require_same_device(copies->device(), tensor.device(), to_string(call_));
   return copies;
 }

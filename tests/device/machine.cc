@@ -223,6 +223,18 @@ void Machine::wait(const MarkPtr& mark) {
   changed_.wait(lock, [&] { return mark->passed; });
 }
 
+void Machine::hold(StreamKey stream) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  add(stream, {nullptr, nullptr, held_});
+}
+
+void Machine::let_go() {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  held_->passed = true;
+  held_ = std::make_shared<Mark>();
+  changed_.notify_all();
+}
+
 void Machine::synchronize_device(int device) {
   std::vector<MarkPtr> marks;
   {

@@ -73,6 +73,9 @@ class Machine {
   bool has_passed(const MarkPtr& mark);
   void wait(const MarkPtr& mark);
   void synchronize(StreamKey stream) { wait(record(stream)); }
+  /// What comes after in the stream waits for let_go().
+  void hold(StreamKey stream);
+  void let_go();
   void synchronize_device(int device);
 
  private:
@@ -111,6 +114,7 @@ class Machine {
   uint64_t seed_ = 0;
   double copy_rate_ = 0;
   std::mt19937_64 random_;
+  MarkPtr held_ = std::make_shared<Mark>();
 };
 
 }  // namespace mock_device
