@@ -57,6 +57,7 @@ TESTED_ELSEWHERE = {
     "format/format.cc": "what its formats have in common: through shards, engine/shard_test.cc and others",
     "exact/exact_format.cc": "through shards: engine/shard_exact_test.cc",
     "integer/integer_format.cc": "through shards: engine/shard_frames_test.cc and others",
+    "c10d/pending_call.cc": "through calls: c10d/engine_call_test.cc and others",
     "c10d/bindings.cc": "what Python sees needs Python: tests/python",
     "transport/rdma/none.cc": "one function, which refuses",
     "session/plan_maker.cc": "what it decides: grants_test.cc; how it asks switches, through agree(): agreement_test.cc",
