@@ -137,6 +137,7 @@ void DeviceCopies::write_early(const at::Tensor& host, const at::Tensor& tensor)
   Output& output = outputs_.emplace_back();
   output.tensor = tensor;
   output.host = host;
+  output.pieces.emplace_back(0, tensor.numel());
 }
 
 void DeviceCopies::keep(const at::Tensor& tensor) const {
@@ -231,24 +232,52 @@ Status DeviceCopies::copy(const at::Tensor& from, const at::Tensor& to, const c1
 
 // ---- what is copied out ----
 
-void DeviceCopies::gate(Collective* part, const std::function<void()>& written) {
+void DeviceCopies::gate(Collective* part, int rank, const std::function<void()>& written) {
   for (Input& input : inputs_) {
     if (!input.tensor.defined() || part->input() != input.host.data_ptr()) continue;  // All of it is there.
     input.element_bytes = element_bytes(part->type);
     part->ready = &input.ready;
   }
+  if (Gather* gathered = part->gather()) return gate_pieces(gathered, rank, written);
   for (Output& output : outputs_) {
     if (part->output().data != output.host.data_ptr() || shares_memory(output)) continue;
     output.element_bytes = element_bytes(part->type);
-    output.written.tell(kPieceBytes / output.element_bytes, written);
-    part->written = &output.written;
+    output.pieces.front().written.tell(kPieceBytes / output.element_bytes, written);
+    part->written = &output.pieces.front().written;
   }
 }
 
-/// With an input, but for the same tensor, of which the engine has read what it writes.
-bool DeviceCopies::shares_memory(const Output& output) const {
+/// Each rank's is a result by itself, or a piece of one for all.
+void DeviceCopies::gate_pieces(Gather* gathered, int rank, const std::function<void()>& written) {
+  const std::vector<OutputRange>& ranges = gathered->receive_ranges;
+  gathered->written.assign(ranges.size(), nullptr);
+  for (Output& output : outputs_) {
+    const auto offset = [&](const OutputRange& range) {
+      return static_cast<const char*>(range.data) - static_cast<const char*>(output.host.data_ptr());
+    };
+    const auto is_here = [&](ptrdiff_t at) { return at >= 0 && at < static_cast<ptrdiff_t>(output.host.nbytes()); };
+    const auto element_size = static_cast<int64_t>(output.tensor.element_size());
+    const bool has_own = !ranges.empty() && is_here(offset(ranges[static_cast<size_t>(rank)]));
+    const char* tensor = static_cast<const char*>(output.tensor.data_ptr());
+    const void* own = has_own ? tensor + offset(ranges[static_cast<size_t>(rank)]) : nullptr;
+    if (shares_memory(output, own)) continue;
+    std::deque<Piece> pieces;
+    for (size_t i = 0; i < ranges.size(); ++i) {
+      if (!is_here(offset(ranges[i]))) continue;
+      const int64_t begin = offset(ranges[i]) / element_size;
+      const auto bytes = static_cast<int64_t>(ranges[i].end - ranges[i].begin);
+      pieces.emplace_back(begin, begin + bytes / element_size).written.tell(kPieceBytes, written);
+      gathered->written[i] = &pieces.back().written;
+    }
+    if (!pieces.empty()) output.pieces.swap(pieces);
+  }
+}
+
+/// With an input, but for the one that lies at `but_for`, or is the same tensor. The engine has read of these what it
+/// writes.
+bool DeviceCopies::shares_memory(const Output& output, const void* but_for) const {
   return std::any_of(inputs_.begin(), inputs_.end(), [&](const Input& input) {
-    return !input.tensor.is_same(output.tensor) && overlap(input.tensor, output.tensor);
+    return input.data != but_for && !input.tensor.is_same(output.tensor) && overlap(input.tensor, output.tensor);
   });
 }
 
@@ -258,19 +287,22 @@ void DeviceCopies::copy_out_early() {
   try {
     for (Output& output : outputs_) {
       if (!output.tensor.defined()) continue;
-      const size_t bytes = output.written.elements() * output.element_bytes;
-      static_cast<void>(copy_until(&output, static_cast<int64_t>(bytes / output.tensor.element_size())));
+      for (Piece& piece : output.pieces) {
+        const size_t bytes = piece.written.elements() * output.element_bytes;
+        const auto elements = static_cast<int64_t>(bytes / output.tensor.element_size());
+        static_cast<void>(copy_until(output, &piece, piece.begin + elements));
+      }
     }
   } catch (const std::exception& error) {
     SWITCHML_LOG(kDebug) << "copying a part of a result to " << device_.str() << ": " << error.what();
   }
 }
 
-Status DeviceCopies::copy_until(Output* output, int64_t end) {
-  if (end <= output->copied) return {};
+Status DeviceCopies::copy_until(const Output& output, Piece* piece, int64_t end) const {
+  if (end <= piece->copied) return {};
   const Status status =
-      copy(part_of(output->host, output->copied, end), part_of(output->tensor, output->copied, end), out_, kNever);
-  if (status.ok()) output->copied = end;
+      copy(part_of(output.host, piece->copied, end), part_of(output.tensor, piece->copied, end), out_, kNever);
+  if (status.ok()) piece->copied = end;
   return status;
 }
 
@@ -279,9 +311,15 @@ void DeviceCopies::copy_out(const at::Tensor& host, const at::Tensor& tensor) {
   const std::lock_guard<std::mutex> lock(mutex_);
   const auto early =
       std::find_if(outputs_.begin(), outputs_.end(), [&](const Output& output) { return output.host.is_same(host); });
-  const Status status =
-      early == outputs_.end() ? copy(host, tensor, out_, kNever) : copy_until(&*early, tensor.numel());
-  if (early != outputs_.end()) early->tensor.reset();
+  Status status;
+  if (early == outputs_.end()) {
+    status = copy(host, tensor, out_, kNever);
+  } else {
+    for (Piece& piece : early->pieces) {
+      if (status.ok()) status = copy_until(*early, &piece, piece.end);
+    }
+    early->tensor.reset();
+  }
   if (!status.ok()) compat::throw_backend_error("the result could not be copied: " + status.message());
 }
 
@@ -290,7 +328,7 @@ void DeviceCopies::drop_results() {
   {
     const std::lock_guard<std::mutex> lock(mutex_);
     for (Output& output : outputs_) {
-      has_begun = has_begun || output.copied > 0;
+      for (const Piece& piece : output.pieces) has_begun = has_begun || piece.copied > piece.begin;
       output.tensor.reset();
     }
   }

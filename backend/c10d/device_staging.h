@@ -86,7 +86,8 @@ class DeviceCopies {
 
   /// Lets the part read of its input what is there, and report what it has written. `written` runs in an engine's
   /// thread when copy_out_early() has something to do.
-  void gate(Collective* part, const std::function<void()>& written);
+  /// `rank`: this one.
+  void gate(Collective* part, int rank, const std::function<void()>& written);
   /// Copies all inputs, piece by piece, and tells those that wait for them by `risen`. Throws where it cannot. An error
   /// where they are not there before `deadline`, and kAborted when the group ends.
   Status feed(const std::function<void()>& risen, Time deadline);
@@ -122,18 +123,26 @@ class DeviceCopies {
     size_t element_bytes = 1;
     Watermark ready;
   };
+  /// Elements of a result that become final one after the other.
+  struct Piece {
+    Piece(int64_t begin_, int64_t end_) : begin(begin_), end(end_), copied(begin_) {}
+    const int64_t begin;
+    const int64_t end;
+    int64_t copied;  // [begin, copied) are.
+    ResultWatermark written;
+  };
   struct Output {
     at::Tensor tensor;
     at::Tensor host;
     size_t element_bytes = 1;
-    ResultWatermark written;
-    int64_t copied = 0;  // Elements of the tensor.
+    std::deque<Piece> pieces;
   };
   class Landing;
-  bool shares_memory(const Output& output) const;
+  void gate_pieces(Gather* gathered, int rank, const std::function<void()>& written);
+  bool shares_memory(const Output& output, const void* but_for = nullptr) const;
   bool is_pinned(const at::Tensor& host) const;
   Status copy(const at::Tensor& from, const at::Tensor& to, const c10::Stream& stream, Time deadline) const;
-  Status copy_until(Output* output, int64_t end);
+  Status copy_until(const Output& output, Piece* piece, int64_t end) const;
   bool is_over(const c10::Stream& stream) const;
 
   const c10::Device device_;
@@ -169,7 +178,7 @@ class DeviceCopies {
   void keep(const at::Tensor& /*tensor*/) const {}
   void follow_caller() {}
   bool has_begun() const { return false; }
-  void gate(Collective* /*part*/, const std::function<void()>& /*written*/) {}
+  void gate(Collective* /*part*/, int /*rank*/, const std::function<void()>& /*written*/) {}
   Status feed(const std::function<void()>& /*risen*/, Time /*deadline*/) { return {}; }
   void copy_out_early() {}
   void copy_out(const at::Tensor& /*host*/, const at::Tensor& /*tensor*/) {}

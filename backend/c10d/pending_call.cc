@@ -75,7 +75,7 @@ void EngineCall::Pending::gate() {
   const auto written = [weak = std::weak_ptr<DeviceCopies>(copies), core = core.get()] {
     if (const auto copies_ = weak.lock()) core->stager().post([copies_] { copies_->copy_out_early(); }, 1);
   };
-  for (Collective& part : parts) copies->gate(&part, written);
+  for (Collective& part : parts) copies->gate(&part, core->group().rank, written);
 }
 
 size_t EngineCall::Pending::bytes() const {

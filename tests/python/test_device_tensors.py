@@ -286,11 +286,29 @@ def reduce_scatter_within(device, count):
     return [output]
 
 
+def all_gather_within(device, count):
+    """The input is this rank's part of the output."""
+    output = late(numbers(size() * count), device)
+    dist.all_gather_into_tensor(output, output[dist.get_rank() * count :][:count])
+    return [output]
+
+
+def all_gather_across(device, count):
+    """The input lies across the parts of two ranks."""
+    output = late(numbers(size() * count), device)
+    dist.all_gather_into_tensor(output, output[count // 2 :][:count])
+    return [output]
+
+
 LONG_CALLS = (
     all_reduce,
     several_at_once,
     broadcast,
     all_gather_into_tensor,
+    all_gather_within,
+    all_gather_across,
+    all_gather,
+    gather,
     reduce_scatter_tensor,
     reduce_scatter_within,
     scatter,
