@@ -87,11 +87,19 @@ def late_calls(group):
 NAMES = ("all_reduce", "all_gather_into_tensor", "all_to_all", "all_to_all_single", "scatter", "send")
 
 
+def impatient_group(timeout):
+    """One that was not made within such a timeout."""
+    group = dist.new_group()
+    backend = group._get_backend(torch.device("mock"))
+    (getattr(backend, "set_timeout", None) or backend._set_default_timeout)(seconds(timeout))
+    return group
+
+
 def timed_out():
     """What each call ends in, in a group of its own."""
     texts = []
     for name in NAMES:
-        group = dist.new_group(timeout=seconds(1))
+        group = impatient_group(1)
         texts.append(caught(late_calls(group)[name]))
         torch.ops.mock_device.let_go()
     dist.barrier()
@@ -104,6 +112,57 @@ def test_calls_behind_a_stuck_stream_time_out(ranks):
         for name, text in zip(NAMES, texts):
             assert f"switchml {name} on rank {rank} of 2" in text
             assert "timeout" in text, name
+
+
+def filled_after_a_failure(seeds):
+    """For which seeds something is copied to a tensor after its call has failed with a part of the result there."""
+    changed = []
+    for seed in seeds:
+        group, tensor = impatient_group(0.4), ones(16 << 20)
+        mock_device.load(seed)
+        torch.ops.mock_device.copy_rate(64e6)
+        text = caught(dist.all_reduce, tensor, group=group)
+        tensor.fill_(5)
+        torch.ops.mock_device.copy_rate(0)
+        torch.accelerator.synchronize()
+        if text is None or not torch.equal(tensor.cpu(), torch.full((16 << 20,), 5.0)):
+            changed.append((seed, text))
+        dist.barrier()
+    return changed
+
+
+def test_nothing_is_copied_to_a_tensor_after_its_call_has_failed():
+    with fresh_pool(WORLD, join_group=False, with_gloo=False) as pool:
+        pool.run(join, pool.folder)
+        assert pool.run(filled_after_a_failure, range(1, 7)) == [[]] * WORLD
+        pool.run(dist.destroy_process_group)
+
+
+def result_that_dies():
+    """What lies elsewhere, after a result that was dropped meanwhile is copied."""
+    mock_device.load(3)
+    results = [torch.zeros(COUNT, device="mock") for _ in range(8)]
+    side = torch.Stream(device="mock")
+    torch.accelerator.synchronize()
+    with side:
+        if dist.get_rank() == 1:
+            hold()
+        for i in range(len(results)):
+            dist.broadcast(results[i], 0, async_op=True)
+    results.clear()
+    dist.barrier()  # The calls are over on the host.
+    others = [torch.full((COUNT,), 5.0, device="mock") for _ in range(12)]
+    torch.accelerator.current_stream().synchronize()
+    torch.ops.mock_device.let_go()
+    torch.accelerator.synchronize()
+    return [torch.equal(other.cpu(), torch.full((COUNT,), 5.0)) for other in others]
+
+
+def test_a_dropped_result_is_written_nowhere_else():
+    with fresh_pool(WORLD, join_group=False, with_gloo=False) as pool:
+        pool.run(join, pool.folder)
+        assert pool.run(result_that_dies) == [[True] * 12] * WORLD
+        pool.run(dist.destroy_process_group)
 
 
 def received():
