@@ -108,6 +108,7 @@ class Machine {
   std::map<const char*, Block> blocks_;
   std::map<std::pair<int, size_t>, std::deque<char*>> idle_;  // By device (-1: pinned) and size.
   char* next_[kDevices];
+  int64_t freed_ = 0;  // Blocks.
   size_t pinned_now_ = 0;
   size_t pinned_ever_ = 0;
   size_t pinned_most_ = 0;

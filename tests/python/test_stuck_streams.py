@@ -138,7 +138,7 @@ def test_nothing_is_copied_to_a_tensor_after_its_call_has_failed():
         pool.run(dist.destroy_process_group)
 
 
-def result_that_dies():
+def result_that_dies(several):
     """What lies elsewhere, after a result that was dropped meanwhile is copied."""
     mock_device.load(3)
     results = [torch.zeros(COUNT, device="mock") for _ in range(8)]
@@ -147,8 +147,12 @@ def result_that_dies():
     with side:
         if dist.get_rank() == 1:
             hold()
-        for i in range(len(results)):
-            dist.broadcast(results[i], 0, async_op=True)
+        if several:
+            for i in range(0, len(results), 2):  # The first gets the result, and the second a copy.
+                dist.group.WORLD.broadcast(results[i : i + 2], dist.BroadcastOptions())
+        else:
+            for i in range(len(results)):
+                dist.broadcast(results[i], 0, async_op=True)
     results.clear()
     dist.barrier()  # The calls are over on the host.
     others = [torch.full((COUNT,), 5.0, device="mock") for _ in range(12)]
@@ -158,10 +162,11 @@ def result_that_dies():
     return [torch.equal(other.cpu(), torch.full((COUNT,), 5.0)) for other in others]
 
 
-def test_a_dropped_result_is_written_nowhere_else():
+@pytest.mark.parametrize("several", (False, True), ids=("alone", "list"))
+def test_a_dropped_result_is_written_nowhere_else(several):
     with fresh_pool(WORLD, join_group=False, with_gloo=False) as pool:
         pool.run(join, pool.folder)
-        assert pool.run(result_that_dies) == [[True] * 12] * WORLD
+        assert pool.run(result_that_dies, several) == [[True] * 12] * WORLD
         pool.run(dist.destroy_process_group)
 
 
