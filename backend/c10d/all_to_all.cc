@@ -192,12 +192,12 @@ class PairwiseExchange : public std::enable_shared_from_this<PairwiseExchange> {
     if (!device_) device_ = tensor.device();
     require_same_device(*device_, tensor.device(), name_);
     if (tensor.is_cpu()) return nullptr;
-    if (!copies_) copies_ = std::make_shared<DeviceCopies>(tensor.device(), name_, call_.core()->pinned());
+    if (!copies_) copies_ = new_copies(call_.core(), tensor.device(), name_);
     return copies_;
   }
 
   void feed() {
-    status_ = call_.core()->feed(*copies_, nullptr);
+    status_ = call_.core()->feed(*copies_, nullptr, deadline_);
     status_.ok() ? exchange() : over();
   }
 
@@ -260,7 +260,6 @@ class PairwiseExchange : public std::enable_shared_from_this<PairwiseExchange> {
       if (error_) std::rethrow_exception(error_);
       for (HostView& view : views) view.write_back();
     });
-    DeviceCopies::retire(copies_, call_.core()->stager());
   }
 
   const std::shared_ptr<Messages> messages_;

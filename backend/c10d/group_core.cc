@@ -128,17 +128,55 @@ void GroupCore::give_up(const std::string& why) {
   if (const std::shared_ptr<Session> open = session()) open->give_up(why);
 }
 
-Status GroupCore::feed(DeviceCopies& copies, const std::shared_ptr<Session>& session) {
+Status GroupCore::feed(DeviceCopies& copies, const std::shared_ptr<Session>& session, Time deadline) {
+  const auto risen = [&] {
+    if (session) session->engine().wake();
+  };
+  Status status;
   try {
-    copies.feed([&] {
-      if (session) session->engine().wake();
-    });
-    return {};
+    status = copies.feed(risen, deadline);
   } catch (...) {
-    Status status(Code::kUnavailable, exception_text(std::current_exception()).value_or("an unknown error"));
-    give_up(status.message());
-    return status;
+    status = Status(Code::kUnavailable, exception_text(std::current_exception()).value_or("an unknown error"));
   }
+  if (status.code() == Code::kAborted) return health().ok() ? status : health();
+  if (!status.ok()) give_up(status.message());
+  return status;
+}
+
+std::optional<Duration> GroupCore::ended_for() const {
+  const bool lives = health().ok();
+  const std::lock_guard<std::mutex> lock(mutex_);
+  if (lives && !rests_) return std::nullopt;
+  if (!ended_at_) ended_at_ = monotonic_now();
+  return monotonic_now() - *ended_at_;
+}
+
+void GroupCore::rest() {
+  const auto set = [this](bool rests) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    rests_ = rests;
+    ended_at_.reset();
+  };
+  pool_.rest();
+  set(true);
+  stager_.rest();
+  set(false);
+}
+
+std::shared_ptr<DeviceCopies> new_copies(const std::shared_ptr<GroupCore>& core, const c10::Device& device,
+                                         const char* call) {
+  auto copies =
+      std::make_unique<DeviceCopies>(device, call, core->pinned(), [core = core.get()] { return core->ended_for(); });
+  const auto settle = [core](DeviceCopies* ended) {
+    if (!ended->has_begun()) return delete ended;
+    core->stager().post(
+        [ended] {
+          ended->settle();
+          delete ended;
+        },
+        1);
+  };
+  return {copies.release(), settle};
 }
 
 void GroupCore::begin_operation() {

@@ -9,6 +9,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -125,8 +126,13 @@ class GroupCore {
   void let_signals_in(const std::string& what);
   /// This rank does not go on: the session ends on all ranks, with `why`.
   void give_up(const std::string& why);
-  /// Copies the inputs of a call; `session`, where it is not null, waits for them. An error ends the session, too.
-  Status feed(DeviceCopies& copies, const std::shared_ptr<Session>& session);
+  /// Copies the inputs of a call; `session`, where it is not null, waits for them. An error ends the session, too, and
+  /// so does the passing of `deadline`.
+  Status feed(DeviceCopies& copies, const std::shared_ptr<Session>& session, Time deadline = kNever);
+  /// How long the group has ended, or rests; nullopt: it does neither.
+  std::optional<Duration> ended_for() const;
+  /// Lets both pools end what they do. Nothing may be under way.
+  void rest();
 
   /// Calls on their way through the switch: one begins, one has ended, wait for all (false: `limit` passed first).
   void begin_operation();
@@ -160,6 +166,8 @@ class GroupCore {
   Status closed_;
   Status call_failure_;
   size_t in_flight_ = 0;
+  bool rests_ = false;
+  mutable std::optional<Time> ended_at_;  // When ended_for() has seen it first.
 
   std::once_flag compared_;
   std::string comparison_;
@@ -167,6 +175,11 @@ class GroupCore {
   CompletionPool pool_;  // last, with the next: their threads end before the rest goes
   CompletionPool stager_;
 };
+
+/// The copies of one call of the group. They settle on the group's stager when the last reference goes. Throws as
+/// DeviceCopies does.
+std::shared_ptr<DeviceCopies> new_copies(const std::shared_ptr<GroupCore>& core, const c10::Device& device,
+                                         const char* call);
 
 /// Collectives that were issued and may still run, for a barrier to wait for. Holds no tensor. Thread-safe.
 class Outstanding {

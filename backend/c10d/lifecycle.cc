@@ -53,6 +53,17 @@ std::vector<uint64_t> ProcessGroupSwitchML::global_ranks() const {
   return ranks;
 }
 
+/// PyTorch asks for a group once for each of its types of devices, with the same store, and all of them get one.
+c10::intrusive_ptr<compat::Base> ProcessGroupSwitchML::create_once(Settings settings) {
+  const c10::intrusive_ptr<compat::Base> last = last_made_.lock();
+  const bool is_asked_again = last && static_cast<ProcessGroupSwitchML&>(*last).store_ == settings.store &&
+                              last->getRank() == settings.rank && last->getSize() == settings.size;
+  if (is_asked_again) return last;
+  c10::intrusive_ptr<compat::Base> made = create(std::move(settings));
+  last_made_ = made;
+  return made;
+}
+
 c10::intrusive_ptr<compat::Base> ProcessGroupSwitchML::split(const c10::intrusive_ptr<c10d::Store>& store,
                                                              const std::vector<int>& ranks,
                                                              const c10::intrusive_ptr<compat::BaseOptions>& opts) {
@@ -68,7 +79,7 @@ c10::intrusive_ptr<compat::Base> ProcessGroupSwitchML::split(const c10::intrusiv
   settings.size = static_cast<int>(ranks.size());
   settings.timeout = opts ? opts->timeout : timeout_.load();
   settings.name = settings_.name + ":split_" + joined(ranks);
-  return create(std::move(settings));
+  return create_once(std::move(settings));
 }
 
 // Nothing of this group is needed but its store: its session may have failed, and excluded ranks may be dead.
@@ -98,7 +109,7 @@ c10::intrusive_ptr<compat::Base> ProcessGroupSwitchML::merge(const c10::intrusiv
   settings.world = nullptr;
   settings.timeout = opts ? opts->timeout : timeout_.load();
   settings.name = name.empty() ? settings_.name + ":merge" : name;
-  return create(std::move(settings));
+  return create_once(std::move(settings));
 }
 
 ProcessGroupSwitchML::WorkPtr ProcessGroupSwitchML::reconfigure(const compat::ReconfigureOptions& opts) {

@@ -22,9 +22,7 @@ class MessageCall : public std::enable_shared_from_this<MessageCall> {
       : messages_(std::move(messages)),
         sends_(call == Call::kSend),
         tag_(message.tag),
-        copies_(tensors[0].is_cpu()
-                    ? nullptr
-                    : std::make_shared<DeviceCopies>(tensors[0].device(), to_string(call), core->pinned())),
+        copies_(tensors[0].is_cpu() ? nullptr : new_copies(core, tensors[0].device(), to_string(call))),
         view_(std::in_place, tensors[0], sends_ ? HostView::Use::kRead : HostView::Use::kWrite, false, copies_),
         call_(core, CallRecord(core, call, core->message_way()), type, tensors, {tensors},
               time_until(message.deadline)) {}
@@ -82,7 +80,7 @@ void MessageCall::send_in_order(const Message& message) {
   const auto send = [self = shared_from_this(), message] {
     if (!self->copies_) return self->messages_->send(Message(message));
     self->call_.core()->stager().post([self, message] {
-      const Status fed = self->call_.core()->feed(*self->copies_, nullptr);
+      const Status fed = self->call_.core()->feed(*self->copies_, nullptr, message.deadline);
       fed.ok() ? self->messages_->send(Message(message)) : self->over(fed, -1);
       self->call_.core()->sends().release();
     });
@@ -121,7 +119,6 @@ void MessageCall::complete() {
     if (!status_.ok()) throw_status(status_, call_.record().context());
     view->write_back();
   });
-  DeviceCopies::retire(copies_, call_.core()->stager());
 }
 
 }  // namespace

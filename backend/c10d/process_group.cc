@@ -318,8 +318,7 @@ void ProcessGroupSwitchML::part_with_interpreter() {
   dropped.take_over(core_->abort_hooks());
   const bool rests = core_->wait_until_landed(kShutdownGrace) && core_->failure().ok();
   if (!rests || settings_.needs_interpreter) return shutdown();
-  core_->pool().rest();
-  core_->stager().rest();
+  core_->rest();
 }
 
 void ProcessGroupSwitchML::end_everything() {

@@ -204,6 +204,7 @@ class ProcessGroupSwitchML final : public compat::Base {
       return {options.timeout, compat::is_waited_for(options)};
     }
   };
+  c10::intrusive_ptr<compat::Base> create_once(Settings settings);
   std::shared_ptr<shm::Arena> arena() const;
   void name_flight() const;
   void join_ranks(std::chrono::milliseconds timeout);
@@ -241,6 +242,7 @@ class ProcessGroupSwitchML final : public compat::Base {
   std::set<int64_t> reconfigured_by_;  // uuids
   std::shared_ptr<GroupCore> core_;
   std::atomic<std::chrono::milliseconds> timeout_;
+  c10::weak_intrusive_ptr<compat::Base> last_made_{c10::intrusive_ptr<compat::Base>()};  // By create_once().
   Outstanding outstanding_;
   Coalescing coalescing_;
   std::unique_ptr<MonitoredBarrier> monitored_barrier_;  // null in a group of one

@@ -93,7 +93,10 @@ bool SwitchWork::wait(std::chrono::milliseconds timeout) {
   if (!was_completed || !devices_.empty()) {
     // Set right after, by the thread that completed the work. The current streams of devices wait for the results, too.
     if (const auto future = made_future()) future->wait();
-    if (blocks_host_ && !devices_.empty() && !exception_) await_current_stream(devices_.front());
+    if (blocks_host_ && !devices_.empty() && !exception_) {
+      const Status status = await_current_stream(devices_.front(), blocks_host_);
+      if (!status.ok()) throw_status(status, context());
+    }
   }
   if (outlives.load() && !CompletionPool::on_its_thread()) await_completions();
   over_.store(true);
@@ -239,7 +242,12 @@ c10::intrusive_ptr<SwitchWork> begun(const GroupCore& core, CallRecord record, c
 OpenCall::OpenCall(std::shared_ptr<GroupCore> core, CallRecord record, c10d::OpType type,
                    at::ArrayRef<at::Tensor> inputs, OutputLists outputs, milliseconds timeout)
     : core_(std::move(core)), work_(begun(*core_, std::move(record), type, inputs, std::move(outputs), timeout)) {
-  if (core_->blocks_hosts()) work_->block_host();
+  if (core_->blocks_hosts()) {
+    work_->block_host([weak = std::weak_ptr<GroupCore>(core_)]() -> std::optional<Duration> {
+      const std::shared_ptr<GroupCore> held = weak.lock();
+      return held ? held->ended_for() : Duration::max();
+    });
+  }
   core_->begin_operation();
 }
 

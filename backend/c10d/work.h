@@ -61,8 +61,8 @@ class SwitchWork final : public c10d::Work {
   /// What the thread of a wait() does first, until `end` at most: it may complete the work. Set before anybody waits.
   void let_waiter_work(std::function<void(Time end)> work) { waiters_work_ = std::move(work); }
 
-  /// wait() blocks the host until results are on the device.
-  void block_host() { blocks_host_ = true; }
+  /// wait() blocks the host until results are on the device, or the group ends.
+  void block_host(EndedFor ended_for) { blocks_host_ = std::move(ended_for); }
 
   /// The sender of a message. Before succeed().
   void set_source(int rank) { source_ = rank; }
@@ -89,7 +89,7 @@ class SwitchWork final : public c10d::Work {
   std::atomic<bool> over_{false};  // Seen to be complete, the future too.
   std::function<void(Time end)> waiters_work_;
   int source_ = -1;
-  bool blocks_host_ = false;
+  EndedFor blocks_host_;                    // Null: it does not.
   const std::vector<c10::Device> devices_;  // Where results are not there before streams have come so far.
   OutputLists outputs_;
   c10::intrusive_ptr<c10::ivalue::Future> future_;  // Guarded by the base class's lock.

@@ -147,6 +147,11 @@ bool ExactCodec::wants(ElementRange range) const {
 ElementRange ExactCodec::wanted() const { return {output_.begin, output_.end - output_.begin}; }
 
 void ExactCodec::report_written(ElementRange range) const {
+  for (size_t worker = 0; gather_ != nullptr && worker < gather_->written.size(); ++worker) {
+    const ElementRange part = piece(worker, range);
+    const size_t begin = part.begin - worker * collective_.count;
+    if (part.count > 0) collective_.report_gathered(worker, begin, begin + part.count);
+  }
   const ElementRange part = has_pieces_ ? piece(worker_, range) : range;
   const size_t first = has_pieces_ ? worker_ * collective_.count : 0;
   if (part.count > 0) collective_.report_written(part.begin - first, part.begin + part.count - first);

@@ -46,8 +46,13 @@ OutputRange Collective::output() const {
   return {output, 0, output != nullptr ? count : 0};
 }
 
-void Collective::tell_written(size_t begin, size_t end) const {
-  const OutputRange wanted = output();
+void Collective::report_gathered(size_t worker, size_t begin, size_t end) const {
+  const Gather& all = *gather();
+  if (all.written.empty() || all.written[worker] == nullptr) return;
+  tell(all.written[worker], all.receive_ranges[worker], begin, end);
+}
+
+void Collective::tell(ResultWatermark* written, const OutputRange& wanted, size_t begin, size_t end) {
   begin = std::max(begin, wanted.begin);
   end = std::min(end, wanted.end);
   if (begin < end) written->written(begin - wanted.begin, end - wanted.begin);

@@ -81,6 +81,8 @@ struct Scatter {
 struct Gather {
   const void* input = nullptr;
   std::vector<OutputRange> receive_ranges;  // By worker: what to take of its input; empty: no result is wanted.
+  /// By worker: is told which elements of its range have been written; null, or empty: nothing is.
+  std::vector<ResultWatermark*> written{};
 };
 /// What an exchange is once all sizes are known.
 struct ExchangePlan {
@@ -114,7 +116,7 @@ struct Collective {
   /// Elements of input() that may be read; null: all of them, as for every collective of one worker. What is not ready
   /// keeps what was submitted later from being sent.
   const Watermark* ready = nullptr;
-  /// Is told which elements of output() have been written; null: nothing is.
+  /// Is told which elements of output() have been written; null: nothing is. A Gather has others.
   ResultWatermark* written = nullptr;
   /// The collective fails with kTimeout if it is not complete by then.
   Time deadline = kNever;
@@ -150,11 +152,13 @@ struct Collective {
   bool is_ready(size_t end) const { return ready == nullptr || ready->elements() >= end; }
   /// Elements [begin, end) of the result have been written, as far as output() has them.
   void report_written(size_t begin, size_t end) const {
-    if (written != nullptr) tell_written(begin, end);
+    if (written != nullptr) tell(written, output(), begin, end);
   }
+  /// Elements [begin, end) of a worker's piece have been written, as far as its range has them. Precondition: a Gather.
+  void report_gathered(size_t worker, size_t begin, size_t end) const;
 
  private:
-  void tell_written(size_t begin, size_t end) const;
+  static void tell(ResultWatermark* written, const OutputRange& wanted, size_t begin, size_t end);
 };
 
 /// Elements of all that moves or is reduced: of a gathering or a scatter, the pieces of all workers one after the

@@ -295,7 +295,11 @@ void LocalRank::take_result(const Task& task) {
   (sums ? counters_.elements_summed_in_memory : counters_.bytes_moved_in_memory).add(chunk.count);
   counters_.bytes_written_in_place.add(tensors_.take(task, chunk, oldest_));
   counters_.chunks_completed.add(1);
-  task.collective.report_written(chunk.begin, chunk.begin + chunk.count);
+  const size_t end = chunk.begin + chunk.count;
+  task.collective.report_written(chunk.begin, end);
+  if (const Gather* gather = task.collective.gather()) {
+    for (size_t i = 0; i < gather->written.size(); ++i) task.collective.report_gathered(i, chunk.begin, end);
+  }
 }
 
 // ---- waiting ----

@@ -18,8 +18,8 @@ constexpr size_t kBytesPerDevice = size_t{2} << 30;
 constexpr size_t kLeast = 512;
 /// Blocks of a size that rest after they were freed, while what uses them by mistake finds 0xff there.
 constexpr size_t kResting = 2;
-/// Sees to blocks that were freed.
-constexpr StreamKey kJanitor{-1, 0};
+/// The device of streams that each see to a block that was freed.
+constexpr int kJanitors = -1;
 
 /// The same memory twice: as the host has it, and as the device does.
 struct Memory {
@@ -133,10 +133,11 @@ void Machine::free(void* data) {
   if (found == blocks_.end()) return;
   const Block block = found->second;
   blocks_.erase(found);
+  const StreamKey janitor{kJanitors, freed_++};
   for (const StreamKey& stream : block.streams) {
     const auto mark = std::make_shared<Mark>();
     add(stream, {nullptr, mark, nullptr});
-    add(kJanitor, {nullptr, nullptr, mark});
+    add(janitor, {nullptr, nullptr, mark});
   }
   auto* at = static_cast<char*>(data);
   const int device = block.pinned ? -1 : static_cast<int>((at - memory().forbidden) / kBytesPerDevice);
@@ -146,7 +147,7 @@ void Machine::free(void* data) {
     const std::lock_guard<std::mutex> held(mutex_);
     idle_[{device, block.bytes}].push_back(at);
   };
-  add(kJanitor, {bury, nullptr, nullptr});
+  add(janitor, {bury, nullptr, nullptr});
 }
 
 Machine::Block* Machine::block_of(const void* data) {
@@ -223,6 +224,18 @@ void Machine::wait(const MarkPtr& mark) {
   changed_.wait(lock, [&] { return mark->passed; });
 }
 
+void Machine::hold(StreamKey stream) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  add(stream, {nullptr, nullptr, held_});
+}
+
+void Machine::let_go() {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  held_->passed = true;
+  held_ = std::make_shared<Mark>();
+  changed_.notify_all();
+}
+
 void Machine::synchronize_device(int device) {
   std::vector<MarkPtr> marks;
   {
@@ -242,20 +255,21 @@ void Machine::serve() {
   for (;;) {
     const Clock::time_point now = Clock::now();
     Clock::time_point soonest = now + std::chrono::seconds(1);
-    std::vector<Stream*> able;
-    for (auto& [key, stream] : streams_) {
-      if (stream.items.empty()) continue;
-      const Item& first = stream.items.front();
+    std::vector<std::map<StreamKey, Stream>::iterator> able;
+    for (auto stream = streams_.begin(); stream != streams_.end(); ++stream) {
+      if (stream->second.items.empty()) continue;
+      const Item& first = stream->second.items.front();
       if (first.waits_for && !first.waits_for->passed) continue;
-      const Clock::time_point due = stream.free_since + first.delay;
-      if (due <= now) able.push_back(&stream);
+      const Clock::time_point due = stream->second.free_since + first.delay;
+      if (due <= now) able.push_back(stream);
       soonest = std::min(soonest, due);
     }
     if (able.empty()) {
       changed_.wait_until(lock, soonest);
       continue;
     }
-    Stream& chosen = *able[random_() % able.size()];
+    const auto at = able[random_() % able.size()];
+    Stream& chosen = at->second;
     const Item item = chosen.items.front();  // It stays there until it is done.
     if (item.run) {
       lock.unlock();
@@ -268,6 +282,7 @@ void Machine::serve() {
       item.passes->passed = true;
       item.passes->at = chosen.free_since;
     }
+    if (at->first.first == kJanitors && chosen.items.empty()) streams_.erase(at);
     changed_.notify_all();
   }
 }

@@ -73,6 +73,9 @@ class Machine {
   bool has_passed(const MarkPtr& mark);
   void wait(const MarkPtr& mark);
   void synchronize(StreamKey stream) { wait(record(stream)); }
+  /// What comes after in the stream waits for let_go().
+  void hold(StreamKey stream);
+  void let_go();
   void synchronize_device(int device);
 
  private:
@@ -105,12 +108,14 @@ class Machine {
   std::map<const char*, Block> blocks_;
   std::map<std::pair<int, size_t>, std::deque<char*>> idle_;  // By device (-1: pinned) and size.
   char* next_[kDevices];
+  int64_t freed_ = 0;  // Blocks.
   size_t pinned_now_ = 0;
   size_t pinned_ever_ = 0;
   size_t pinned_most_ = 0;
   uint64_t seed_ = 0;
   double copy_rate_ = 0;
   std::mt19937_64 random_;
+  MarkPtr held_ = std::make_shared<Mark>();
 };
 
 }  // namespace mock_device

@@ -163,6 +163,11 @@ TORCH_LIBRARY(mock_device, m) {
   m.def("seed", [](int64_t seed) { mock_device::machine().seed(static_cast<uint64_t>(seed)); });
   m.def("capture", [](bool on) { mock_device::captures = on; });
   m.def("copy_rate", [](double rate) { mock_device::machine().set_copy_rate(rate); });
+  m.def("hold", [](int64_t device) {
+    const c10::Device place(c10::DeviceType::PrivateUse1, static_cast<c10::DeviceIndex>(device));
+    mock_device::machine().hold(mock_device::key(mock_device::stream_of(place)));
+  });
+  m.def("let_go", [] { mock_device::machine().let_go(); });
   m.def("pinned_bytes", [] {
     const mock_device::Machine::Pinned pinned = mock_device::machine().pinned_bytes();
     return std::vector<int64_t>{static_cast<int64_t>(pinned.now), static_cast<int64_t>(pinned.ever),

@@ -2,6 +2,8 @@
 order in which streams run."""
 
 import os
+import re
+import socket
 import subprocess
 import sys
 import time
@@ -13,7 +15,7 @@ import torch
 import torch.distributed as dist
 from documented import ROOT
 from examples_runner import rank_script, rank_store
-from harness import caught, fresh_pool, seconds, this_rank
+from harness import caught, free_port, fresh_pool, seconds, this_rank
 
 import switchml
 
@@ -307,11 +309,29 @@ def reduce_scatter_within(device, count):
     return [output]
 
 
+def all_gather_within(device, count):
+    """The input is this rank's part of the output."""
+    output = late(numbers(size() * count), device)
+    dist.all_gather_into_tensor(output, output[dist.get_rank() * count :][:count])
+    return [output]
+
+
+def all_gather_across(device, count):
+    """The input lies across the parts of two ranks."""
+    output = late(numbers(size() * count), device)
+    dist.all_gather_into_tensor(output, output[count // 2 :][:count])
+    return [output]
+
+
 LONG_CALLS = (
     all_reduce,
     several_at_once,
     broadcast,
     all_gather_into_tensor,
+    all_gather_within,
+    all_gather_across,
+    all_gather,
+    gather,
     reduce_scatter_tensor,
     reduce_scatter_within,
     scatter,
@@ -326,6 +346,34 @@ LONG_CALLS = (
 @pytest.mark.parametrize("call", LONG_CALLS)
 def test_long_tensors_come_in_pieces(ranks, call):
     assert ranks.run(differences, call, ((1 << 20) + 3,), (1, 2)) == [[]] * ranks.size
+
+
+def groups_of_both(port):
+    mock_device.load()
+    dist.init_process_group(
+        "cpu:switchml,mock:switchml",
+        init_method=f"tcp://127.0.0.1:{port}",  # A FileStore cannot be split.
+        rank=this_rank(),
+        world_size=WORLD,
+        timeout=seconds(60),
+        device_id=torch.device("mock:0"),  # Which split_group() asks for.
+    )
+    sums = []
+    for group in (dist.split_group(split_ranks=[[0, 1]]), dist.new_group([0, 1])):
+        for device in ("cpu", "mock"):
+            tensor = torch.ones(10, device=device)
+            dist.all_reduce(tensor, group=group)
+            sums.append(tensor.sum().item())
+    dist.destroy_process_group()
+    return sums
+
+
+def test_a_group_of_two_types_of_devices_has_one_session():
+    with fresh_pool(WORLD, environment={"SWITCHML_LOG_LEVEL": "info"}, join_group=False, with_gloo=False) as pool:
+        assert pool.run(groups_of_both, free_port(socket.SOCK_STREAM)) == [[20.0] * 4] * WORLD
+        for rank in range(WORLD):
+            opened = re.findall(rf"group \S+, rank {rank} of {WORLD}:", pool.log(rank, lines=1000))
+            assert len(opened) == 3, "the default group, the split one, the new one"
 
 
 def mixed():

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <optional>
 #include <stdexcept>
 #include <thread>
 
@@ -39,6 +40,27 @@ TEST(GroupCore, NamesACallForMessages) {
   EXPECT_EQ(core.context(Call::kAllReduce), "switchml all_reduce on rank 1 of 4 (group default_pg)");
   EXPECT_EQ(core.context(Call::kBarrier), "switchml barrier on rank 1 of 4 (group default_pg)");
   EXPECT_EQ(core.group().name, "default_pg");
+}
+
+TEST(GroupCore, TellsHowLongItHasEnded) {
+  GroupCore core(info());
+  EXPECT_EQ(core.ended_for(), std::nullopt);
+  core.close(Status(Code::kAborted, "closed"));
+  const std::optional<Duration> first = core.ended_for();
+  ASSERT_TRUE(first.has_value());
+  EXPECT_GE(core.ended_for(), first);
+}
+
+TEST(GroupCore, CountsAsEndedForItsStagerWhileItRests) {
+  GroupCore core(info());
+  bool had_ended = false;
+  core.stager().post([&] {
+    while (!core.ended_for()) std::this_thread::yield();
+    had_ended = true;
+  });
+  core.rest();
+  EXPECT_TRUE(had_ended);
+  EXPECT_EQ(core.ended_for(), std::nullopt) << "it lives on";
 }
 
 TEST(GroupCore, NumbersCollectivesFromOne) {

@@ -262,6 +262,21 @@ TEST(ExactCodec, ABroadcastIsInPlaceAndNothingElseThatMoves) {
   }
 }
 
+TEST(ExactCodec, AGatheringTellsHowFarEachPieceIs) {
+  std::vector<uint8_t> mine(10), all(30);
+  ResultWatermark first, last;
+  Collective c = moved(Gather{mine.data(), {}, {&first, nullptr, &last}}, 10);
+  for (size_t i = 0; i < 3; ++i) c.gather()->receive_ranges.push_back({all.data() + 10 * i, 0, 10});
+  const ExactCodec codec(c, 1, 3);
+  codec.report_written({0, 7});
+  EXPECT_EQ(first.elements(), 7U);
+  codec.report_written({7, 15});
+  EXPECT_EQ(first.elements(), 10U);
+  EXPECT_EQ(last.elements(), 2U);
+  codec.report_written({22, 8});
+  EXPECT_EQ(last.elements(), 10U);
+}
+
 TEST(ExactCodec, AWorkerGathersItsPieceAmongZeros) {  // [MOVED-3, MOVED-6]
   const std::vector<uint8_t> tensor = {1, 2, 3};
   Collective c = moved(Gather{tensor.data(), {}}, 3);

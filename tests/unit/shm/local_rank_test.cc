@@ -154,6 +154,44 @@ TEST(LocalRank, OffersInputsAsTheyBecomeReadyAndTellsHowFarResultsAre) {
   }
 }
 
+TEST(LocalRank, AGatheringTellsHowFarEachPieceIs) {
+  constexpr size_t kCount = 500;
+  for (uint64_t seed = 1; seed <= 10; ++seed) {
+    Team team({3, 4, 64}, seed);
+    Bytes given[3], got[3][3];
+    ResultWatermark written[3][3];
+    for (int rank = 0; rank < 3; ++rank) {
+      given[rank].assign(kCount, static_cast<uint8_t>(rank + 1));
+      Gather gather;
+      gather.input = given[rank].data();
+      for (int from = 0; from < 3; ++from) {
+        got[rank][from].resize(kCount);
+        gather.receive_ranges.push_back({got[rank][from].data(), 0, kCount});
+        gather.written.push_back(&written[rank][from]);
+      }
+      Collective c;
+      c.type = ElementType::kUInt8;
+      c.count = kCount;
+      c.kind = std::move(gather);
+      team.submit(rank, c);
+    }
+    bool is_early = false;
+    for (int i = 0; i < 100000 && !team.all_done(); ++i) {
+      const int rank = team.any_rank();
+      team.step(rank);
+      for (int from = 0; from < 3; ++from) {
+        const size_t there = written[rank][from].elements();
+        is_early = is_early || (there > 0 && there < kCount);
+        for (size_t e = 0; e < there; ++e) ASSERT_EQ(got[rank][from][e], from + 1);
+      }
+    }
+    EXPECT_TRUE(is_early) << "seed " << seed;
+    for (const auto& of_rank : written) {
+      for (const ResultWatermark& piece : of_rank) EXPECT_EQ(piece.elements(), kCount) << "seed " << seed;
+    }
+  }
+}
+
 TEST(LocalRank, EveryOperationOfEveryTypeHasTheBitsOfTheSwitch) {
   constexpr size_t n = 1500;
   testing::Random random(41);
