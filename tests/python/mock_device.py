@@ -1,6 +1,7 @@
 """The accelerator of tests/device in this process, as the device type "mock"."""
 
 import glob
+import importlib
 import os
 import types
 
@@ -9,7 +10,8 @@ from harness import TORCH
 
 #: CMake builds it for a PyTorch that has what it needs.
 IS_FOR_THIS_TORCH = TORCH >= (2, 13)
-
+if IS_FOR_THIS_TORCH:
+    importlib.import_module("torch._dynamo")  # For optimizers; once, and not in each of the ranks that are forked.
 
 #: As tests/device/machine.h has it.
 DEVICES = 2
