@@ -5,6 +5,8 @@
 #include <ATen/native/TensorFactories.h>
 #include <ATen/ops/as_strided_native.h>
 #include <ATen/ops/set_native.h>
+#include <ATen/ops/view_as_complex_native.h>
+#include <ATen/ops/view_as_real_native.h>
 #include <ATen/ops/view_native.h>
 #include <c10/core/DeviceGuard.h>
 #include <torch/library.h>
@@ -23,9 +25,11 @@ bool is_here(const at::Tensor& tensor) { return tensor.device().is_privateuseone
 
 /// A tensor as the device's thread sees it. Like a kernel of a real device it keeps no memory.
 at::Tensor seen(const at::Tensor& tensor) {
-  TORCH_CHECK(!tensor.is_neg() && !tensor.is_conj(), "mock device: a tensor is negated or conjugated");
-  return at::from_blob(Machine::reached(tensor.data_ptr()), tensor.sizes(), tensor.strides(),
-                       at::TensorOptions().dtype(tensor.dtype()));
+  at::Tensor there = at::from_blob(Machine::reached(tensor.data_ptr()), tensor.sizes(), tensor.strides(),
+                                   at::TensorOptions().dtype(tensor.dtype()));
+  there._set_conj(tensor.is_conj());
+  there._set_neg(tensor.is_neg());
+  return there;
 }
 
 /// Runs on the current stream of the device.
@@ -155,8 +159,12 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl("empty_strided", mock_device::empty_strided);
   m.impl("as_strided", at::native::as_strided_tensorimpl);
   m.impl("view", at::native::view);
+  m.impl("view_as_complex", at::native::view_as_complex);
+  m.impl("view_as_real", at::native::view_as_real);
   m.impl("resize_", mock_device::resize_tensor);
   m.impl("set_.source_Storage_storage_offset", mock_device::set_storage);
+  m.impl("set_.source_Storage", at::native::set_);
+  m.impl("set_.source_Tensor", at::native::set_tensor_);
   m.impl("_copy_from", mock_device::copy_from);
   m.impl("_copy_from_and_resize", mock_device::copy_from_and_resize);
   m.impl("fill_.Scalar", mock_device::fill);
@@ -165,3 +173,8 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl("mul_.Tensor", mock_device::mul);
   m.impl("record_stream", mock_device::record_stream);
 }
+
+// Copies conjugate and negate themselves. PyTorch would copy such a tensor first, in the same way, and never come to an
+// end.
+TORCH_LIBRARY_IMPL(aten, Conjugate, m) { m.impl("_copy_from", torch::CppFunction::makeFallthrough()); }
+TORCH_LIBRARY_IMPL(aten, Negative, m) { m.impl("_copy_from", torch::CppFunction::makeFallthrough()); }

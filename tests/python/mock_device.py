@@ -1,6 +1,7 @@
 """The accelerator of tests/device in this process, as the device type "mock"."""
 
 import glob
+import importlib
 import os
 import types
 
@@ -9,7 +10,8 @@ from harness import TORCH
 
 #: CMake builds it for a PyTorch that has what it needs.
 IS_FOR_THIS_TORCH = TORCH >= (2, 13)
-
+if IS_FOR_THIS_TORCH:
+    importlib.import_module("torch._dynamo")  # For optimizers; once, and not in each of the ranks that are forked.
 
 #: As tests/device/machine.h has it.
 DEVICES = 2
@@ -25,6 +27,32 @@ def library():
     return found[0]
 
 
+def by_the_cpu(operation):
+    """That operation on copies of its tensors; for those that PyTorch's own fallback to the CPU leaves out."""
+
+    def called(*arguments):
+        on_cpu = [each.cpu() if isinstance(each, torch.Tensor) else each for each in arguments]
+        results = operation(*on_cpu)
+        if isinstance(results, torch.Tensor):
+            return results.to("mock")
+        return tuple(None if each is None else each.to("mock") for each in results)
+
+    return called
+
+
+def convolution_backward(gradient, inputs, weight, stride, padding, dilation, transposed, output_padding, groups, mask):
+    return torch.ops.aten.convolution_backward(
+        gradient, inputs, weight, None, stride, padding, dilation, transposed, output_padding, groups, mask
+    )
+
+
+def add_convolutions():
+    library = torch.library.Library("aten", "IMPL")
+    library.impl("convolution_overrideable", by_the_cpu(torch.ops.aten.convolution), "PrivateUse1")
+    library.impl("convolution_backward_overrideable", by_the_cpu(convolution_backward), "PrivateUse1")
+    return library
+
+
 def load(seed=0):
     """Once in a process; in one that was made for the test, because it is its accelerator from then on."""
     if not hasattr(torch, "mock"):
@@ -35,6 +63,7 @@ def load(seed=0):
         module.device_count = lambda: DEVICES
         module.current_device = torch.accelerator.current_device_index
         module.set_device = torch.accelerator.set_device_index
+        module.device = lambda device: torch.accelerator.device_index(device.index)
         module.current_stream = torch.accelerator.current_stream
         module.synchronize = torch.accelerator.synchronize
         module._is_in_bad_fork = lambda: False
@@ -47,6 +76,7 @@ def load(seed=0):
         module.get_amp_supported_dtype = lambda: [torch.float16, torch.bfloat16]
         torch._register_device_module("mock", module)
         torch.utils.generate_methods_for_privateuse1_backend(for_storage=True)
+        module.convolutions = add_convolutions()
     torch.ops.mock_device.seed(seed)
 
 

@@ -87,10 +87,12 @@ def test_a_group_ends_while_it_asks_a_controller_in_vain(tmp_path):
             own.close()
 
 
-def check_refused(network, name, values, part):
-    """Every rank is told when the group cannot be made."""
+def check_refused(network, name, values, part, patience=IN_TIME):
+    """Every rank is told when the group cannot be made. `patience`: seconds that it is tried for; TIMEOUT where it is
+    tried to the end."""
     (network.folder / name).mkdir()
-    check_all(open_on_each(network.folder / name, 2, [{"SWITCHML_CONNECT_TIMEOUT": str(TIMEOUT), **values}] * 2), part)
+    environment = {"SWITCHML_CONNECT_TIMEOUT": str(patience), **values}
+    check_all(open_on_each(network.folder / name, 2, [environment] * 2), part)
 
 
 @contextlib.contextmanager
@@ -106,18 +108,13 @@ def test_refusals_reach_every_rank(tmp_path):
     with Controlled(tmp_path) as network:
         agent, address = network.switch("solo")
         at = network.controller("switches:\n" + described("solo", agent, address))
-        for name, values, part in (
-            ("stranger", settings(at, "guess"), "refuses"),
-            ("nobody", settings("127.0.0.1:1"), "controller 127.0.0.1:1 does not answer"),
-            (
-                "direct",
-                {"SWITCHML_SWITCH": address, "SWITCHML_TRANSPORT": "udp"},
-                f"switch {address} is run by a controller: set SWITCHML_CONTROLLER",
-            ),
-        ):
-            check_refused(network, name, values, part)
+        check_refused(network, "stranger", settings(at, "guess"), "refuses")
+        missing = "controller 127.0.0.1:1 does not answer"
+        check_refused(network, "nobody", settings("127.0.0.1:1"), missing, TIMEOUT)
+        direct = {"SWITCHML_SWITCH": address, "SWITCHML_TRANSPORT": "udp"}
+        check_refused(network, "direct", direct, f"switch {address} is run by a controller: set SWITCHML_CONTROLLER")
         with holding(settings(at)):  # the session of a team that may have one
-            check_refused(network, "second", settings(at), '"team" has 1 jobs; max_jobs allows 1')
+            check_refused(network, "second", settings(at), '"team" has 1 jobs; max_jobs allows 1', TIMEOUT)
             with holding(settings(at, "let-the-others-in-too")):
                 pass
 
@@ -137,7 +134,7 @@ def test_a_controller_that_wants_certificates(tmp_path):
         with holding(settings(at, **ca, **shown)) as switch:
             assert switch == f"{address} (of controller {at})"
         missing = "does it ask for a certificate (SWITCHML_CONTROLLER_CERT and _KEY are not set)?"
-        check_refused(network, "missing", settings(at, **ca), missing)
+        check_refused(network, "missing", settings(at, **ca), missing, TIMEOUT)
         half = 'SWITCHML_CONTROLLER_KEY="key.pem" is not allowed: use it together with SWITCHML_CONTROLLER_CERT'
         check_refused(network, "half", settings(at, **ca, SWITCHML_CONTROLLER_KEY="key.pem"), half)
 

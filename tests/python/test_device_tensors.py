@@ -1,38 +1,31 @@
 """Tensors of an accelerator, the tests' own: each collective gives what it does on the CPU, bit by bit, whatever the
 order in which streams run."""
 
-import os
 import re
 import socket
-import subprocess
-import sys
-import time
 
 import mock_device
 import narrow
 import pytest
 import torch
 import torch.distributed as dist
-from documented import ROOT
-from examples_runner import rank_script, rank_store
 from harness import caught, free_port, fresh_pool, seconds, this_rank
-
-import switchml
 
 pytestmark = pytest.mark.skipif(
     not mock_device.IS_FOR_THIS_TORCH, reason="the device is built for PyTorch 2.13 and later"
 )
 
 WORLD = 2
-EXAMPLE = os.path.join(ROOT, "examples", "ddp_on_gpu.py")
 SEEDS = range(1, 9)
 
 
-GROUPS = {
-    "memory": (2, {"SWITCHML_TRANSPORT": "shm"}),
-    "lossy-udp": (2, {"SWITCHML_TRANSPORT": "udp", "SWITCHML_FAULTS": "seed=5,send_loss=0.01,receive_loss=0.01"}),
-    "tcp": (3, {"SWITCHML_TRANSPORT": "tcp"}),
+#: Over TCP a frame that is lost on purpose is missed for a long time, since TCP itself loses none: few are.
+CARRIERS = {
+    "memory": {"SWITCHML_TRANSPORT": "shm"},
+    "lossy-udp": {"SWITCHML_TRANSPORT": "udp", "SWITCHML_FAULTS": "seed=5,send_loss=0.01,receive_loss=0.01"},
+    "lossy-tcp": {"SWITCHML_TRANSPORT": "tcp", "SWITCHML_FAULTS": "seed=5,send_loss=0.001,receive_loss=0.001"},
 }
+GROUPS = {f"{name}-{size}": (size, environment) for name, environment in CARRIERS.items() for size in (2, 3)}
 
 
 @pytest.fixture(scope="module", params=GROUPS)
@@ -121,6 +114,30 @@ def all_reduce_of_a_view(device, count):
     return [whole]
 
 
+def all_reduce_of_a_negative(device, count):
+    """The imaginary part of a conjugate: every second number in memory, and there with the other sign."""
+    whole = late(torch.view_as_complex(numbers(2 * count).view(count, 2)), device)
+    dist.all_reduce(whole.conj().imag)
+    return [whole]
+
+
+def all_reduce_of_multiples(device, count):
+    return all_reduce(device, count, op=dist._make_nccl_premul_sum(0.5))
+
+
+def coalesced(device, count):
+    tensors = [late(numbers(count + i, salt=i), device) for i in range(3)]
+    with dist._coalescing_manager(device=torch.device(device), async_ops=True) as manager:
+        for tensor in tensors:
+            dist.all_reduce(tensor)
+    manager.wait()
+    outputs = [late(torch.zeros(size() * tensor.numel()), device) for tensor in tensors]
+    with dist._coalescing_manager(device=torch.device(device)):
+        for output, tensor in zip(outputs, tensors):
+            dist.all_gather_into_tensor(output, tensor)
+    return tensors + outputs
+
+
 def reduce(device, count):
     tensor = late(numbers(count), device)
     dist.reduce(tensor, 1)
@@ -176,6 +193,15 @@ def all_to_all_single(device, count):
     return [output]
 
 
+def all_to_all_of_splits(device, count):
+    """Each rank gets so many elements of each as its own number says."""
+    rank = dist.get_rank()
+    output = late(torch.zeros(size() * rank * count), device)
+    everything = late(numbers(sum(range(size())) * count), device)
+    dist.all_to_all_single(output, everything, [rank * count] * size(), [each * count for each in range(size())])
+    return [output]
+
+
 def all_to_all(device, count):
     outputs = [late(torch.zeros(count), device) for _ in range(size())]
     dist.all_to_all(outputs, [late(numbers(count, salt=i), device) for i in range(size())])
@@ -207,6 +233,15 @@ def send_and_receive(device, count):
     operations = [dist.P2POp(dist.isend, late(numbers(count), device), after), dist.P2POp(dist.irecv, received, before)]
     for work in dist.batch_isend_irecv(operations):
         work.wait()
+    return [received]
+
+
+def message_from_any(device, count):
+    received = late(torch.zeros(count), device)
+    if dist.get_rank() == 1:
+        dist.send(late(numbers(count), device), 0)
+    elif dist.get_rank() == 0:
+        assert dist.recv(received) == 1
     return [received]
 
 
@@ -253,6 +288,9 @@ CALLS = (
     several_at_once,
     future_of_several,
     all_reduce_of_a_view,
+    all_reduce_of_a_negative,
+    all_reduce_of_multiples,
+    coalesced,
     reduce,
     broadcast,
     all_gather_into_tensor,
@@ -262,11 +300,13 @@ CALLS = (
     scatter,
     gather,
     all_to_all_single,
+    all_to_all_of_splits,
     all_to_all,
     sum_of_narrow_terms,
     parts_of_narrow_terms,
     sum_of_blocks,
     send_and_receive,
+    message_from_any,
     messages_by_turns,
     inputs_that_die,
     results_that_die,
@@ -290,7 +330,10 @@ def differences(call, counts, seeds, arguments=()):
 
 @pytest.mark.parametrize("call", CALLS)
 def test_results_are_those_of_the_cpu(ranks, call):
-    assert ranks.run(differences, call, (1, 3001), SEEDS) == [[]] * ranks.size
+    """With half of the seeds for each number of ranks."""
+    first, *others = SEEDS[ranks.size % 2 :: 2]
+    assert ranks.run(differences, call, (1,), [first]) == [[]] * ranks.size
+    assert ranks.run(differences, call, (3001,), others) == [[]] * ranks.size
 
 
 @pytest.mark.parametrize(
@@ -298,7 +341,7 @@ def test_results_are_those_of_the_cpu(ranks, call):
 )
 @pytest.mark.parametrize("op", (dist.ReduceOp.SUM, dist.ReduceOp.AVG), ids=("sum", "mean"))
 def test_types_and_operations(ranks, dtype, op):
-    assert ranks.run(differences, all_reduce, (777,), (1, 2), (dtype, op)) == [[]] * ranks.size
+    assert ranks.run(differences, all_reduce, (777,), (ranks.size - 1,), (dtype, op)) == [[]] * ranks.size
 
 
 def reduce_scatter_within(device, count):
@@ -345,7 +388,7 @@ LONG_CALLS = (
 
 @pytest.mark.parametrize("call", LONG_CALLS)
 def test_long_tensors_come_in_pieces(ranks, call):
-    assert ranks.run(differences, call, ((1 << 20) + 3,), (1, 2)) == [[]] * ranks.size
+    assert ranks.run(differences, call, ((1 << 20) + 3,), (ranks.size - 1,)) == [[]] * ranks.size
 
 
 def groups_of_both(port):
@@ -392,6 +435,20 @@ def test_tensors_of_two_devices_are_refused(ranks):
         assert "mock:0 and cpu" in into
         assert "Expected list of tensors on the same device: there are mock:0 and mock:1" in coalesced
         assert "Expected list of tensors on the same device: there are cpu and mock:0" in exchanged
+        assert after is None
+
+
+def sparse():
+    """Given to the backend itself: c10d has no collectives for sparse tensors of devices other than CUDA's."""
+    places = torch.tensor([0, 1, 2], device="mock"), torch.tensor([0, 1], device="mock")
+    rows = torch.sparse_csr_tensor(*places, torch.ones(2, device="mock"), (2, 2))
+    backend = dist.group.WORLD._get_backend(torch.device("mock"))
+    return caught(lambda: backend.allreduce([rows]).wait()), caught(dist.all_reduce, torch.ones(2, device="mock"))
+
+
+def test_sparse_tensors_are_refused(ranks):
+    for refusal, after in ranks.run(sparse):
+        assert "switchml all_reduce: unsupported layout SparseCsr on mock:0; allowed: Strided there" in refusal
         assert after is None
 
 
@@ -462,91 +519,3 @@ def trained_on_both():
 def test_ddp_trains_as_on_the_cpu(ranks):
     for on_cpu, on_device in ranks.run(trained_on_both):
         assert on_cpu == on_device
-
-
-def pinned_by_the_host():
-    dist.all_reduce(torch.ones(1000))
-    return mock_device.pinned_bytes()
-
-
-def test_a_group_of_hosts_pins_nothing():
-    with fresh_pool(WORLD, join_group=False, with_gloo=False) as pool:
-        pool.run(join, pool.folder)
-        assert pool.run(pinned_by_the_host) == [(0, 0, 0)] * WORLD
-        pool.run(dist.destroy_process_group)
-
-
-def example(port):
-    weights, _ = rank_script(this_rank(), port, "cpu:switchml,mock:switchml", EXAMPLE, [])
-    dist.destroy_process_group()
-    return weights
-
-
-def test_the_example_learns_on_every_device():
-    with fresh_pool(WORLD, join_group=False, with_gloo=False) as pool:
-        pool.run(mock_device.load, 3)
-        first, second = pool.run(example, pool.run(rank_store)[0])
-        assert first == second
-        assert all(abs(weight - 1) < 1e-3 for row in first for weight in row)
-
-
-MIB = 1 << 20
-BOUND = 16 * MIB
-
-
-def bounded(case):
-    call, count = case
-    found = differences(call, (count,), (1, 2))
-    end = time.monotonic() + 60
-    while switchml.stats()["pinned_bytes"] > 0:
-        assert time.monotonic() < end, "pinned memory is not given back"
-        time.sleep(0.01)
-    return found, mock_device.pinned_bytes()[2], switchml.stats()["pinned_limit_bytes"]
-
-
-def test_what_exceeds_the_bound_of_pinned_memory_goes_another_way():
-    """A tensor alone, and several together."""
-    environment = {"SWITCHML_PINNED_MEMORY": str(BOUND // MIB)}  # Less than the first tensor has.
-    cases = [(all_reduce, 5 * MIB), *((call, MIB + 3) for call in LONG_CALLS)]
-    with fresh_pool(WORLD, environment=environment, join_group=False, with_gloo=False) as pool:
-        pool.run(join, pool.folder)
-        for case in cases:
-            for found, most, limit in pool.run(bounded, case):
-                assert (found, limit) == ([], BOUND), case
-                assert most <= BOUND
-        assert most > BOUND // 4
-        pool.run(dist.destroy_process_group)
-
-
-GROUP_OF_ONE = """
-import sys, types, torch
-torch.ops.load_library(sys.argv[1])
-torch.utils.rename_privateuse1_backend("mock")
-torch._register_device_module("mock", types.ModuleType("torch.mock"))
-import switchml
-import torch.distributed as dist
-before = dist.Backend.default_device_backend_map.get("mock")
-dist.init_process_group("switchml", store=dist.HashStore(), rank=0, world_size=1)
-torch.ops.mock_device.seed(3)
-tensor = torch.zeros(1000, device="mock").fill_(3)
-dist.all_reduce(tensor)
-output = torch.zeros(1000, device="mock")
-dist.all_gather_into_tensor(output, tensor)
-for _ in range(10):
-    for _ in range(20):
-        tensor.fill_(3)
-    future = dist.all_reduce(tensor, async_op=True).get_future()
-    future.then(lambda _: dist.all_reduce(tensor)).wait()
-dist.group.WORLD._get_backend(torch.device("mock")).perform_nocolor_split(torch.device("mock"))
-dist.barrier()
-print(before, set(output.cpu().tolist()))
-dist.destroy_process_group()
-"""
-
-
-def test_a_group_that_names_no_device_takes_the_accelerators():
-    """If that is registered first. It does not become the default backend of that device."""
-    command = [sys.executable, "-c", GROUP_OF_ONE, mock_device.library()]
-    environment = os.environ | {"TORCH_DEVICE_BACKEND_AUTOLOAD": "0"}
-    run = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120)
-    assert run.stdout == "None {3.0}\n", run.stderr

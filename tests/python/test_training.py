@@ -19,6 +19,7 @@ from oracle import digest
 
 STEPS = 6
 SMALL_BUCKETS = 0.02  # MB: several buckets in a small model
+DEVICE = "cpu"  # Of models and samples; a rank of test_device_parallelism.py sets another.
 
 
 class Net(nn.Module):
@@ -39,12 +40,13 @@ class Net(nn.Module):
 
 def batch(rank, step):
     generator = torch.Generator().manual_seed(100 * step + rank)
-    return torch.randn(4, 1, 8, 8, generator=generator), torch.randint(0, 10, (4,), generator=generator)
+    pictures, labels = torch.randn(4, 1, 8, 8, generator=generator), torch.randint(0, 10, (4,), generator=generator)
+    return pictures.to(DEVICE), labels.to(DEVICE)
 
 
 def new_model():
     torch.manual_seed(11)
-    return Net()
+    return Net().to(DEVICE)
 
 
 def wrap(group, **options):

@@ -104,10 +104,8 @@ TEST(MemoryMessage, NamesSizesThatDiffer) {
 }
 
 TEST(MemoryMessage, TimesOutWithItsGroup) {
-  const Cluster cluster(2, [](Cluster::Settings& mine) {
-    share_memory(mine);
-    mine.timeout = milliseconds(500);
-  });
+  const Cluster cluster(2, share_memory);
+  for (const int rank : {0, 1}) cluster[rank].setTimeout(milliseconds(500));
   const std::string said = thrown_by([&] { recv(cluster[1], counting(2), 0, 5)->wait(); });
   EXPECT_TRUE(contains(said, "timeout: recv of 8 bytes from rank 0 with tag 5 did not complete"));
   EXPECT_TRUE(contains(said, "rank 0 has not sent it"));

