@@ -58,6 +58,8 @@ TESTED_ELSEWHERE = {
     "exact/exact_format.cc": "through shards: engine/shard_exact_test.cc",
     "integer/integer_format.cc": "through shards: engine/shard_frames_test.cc and others",
     "c10d/pending_call.cc": "through calls: c10d/engine_call_test.cc and others",
+    "kernels/partial_sum_avx2.cc": "with all tables: partial_sum_test.cc",
+    "kernels/partial_sum_avx512.cc": "with all tables: partial_sum_test.cc",
     "c10d/bindings.cc": "what Python sees needs Python: tests/python",
     "c10d/narrow_sums.cc": "what Python calls, in all places: tests/python/test_narrow_sums.py",
     "transport/rdma/none.cc": "one function, which refuses",

@@ -26,6 +26,8 @@ inline constexpr int kMaxShards = 16;  // [OPEN-3]
 inline constexpr size_t kWordBytes = 4;
 /// One pass of a Tofino pipe: 64 words.
 inline constexpr size_t kMinPayloadBytes = 256;
+/// Least payload of a session with partial sums: an element of any type fits. [PART-9]
+inline constexpr size_t kMinPartialSumPayload = 512;
 /// Loopback carries 65,507 bytes of UDP; a multiple of 1 KiB below it, less the header.
 inline constexpr size_t kMaxPayloadBytes = 63 * 1024;
 /// The payload of "auto" where the path to the switch stays on this host.

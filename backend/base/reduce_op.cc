@@ -13,6 +13,7 @@ const char* to_string(ReduceOp op) {
     case ReduceOp::kOr: return "BOR";
     case ReduceOp::kXor: return "BXOR";
     case ReduceOp::kSumToFloat32: return "SUM to float32";
+    case ReduceOp::kPartialSum: return "SUM of partial sums";
   }
   return "?";
 }
@@ -25,6 +26,7 @@ bool integer_can(ReduceOp op, ElementType type) {
 }
 
 bool exact_can(ReduceOp op, ElementType type) {  // [EXACT-7]
+  if (op == ReduceOp::kPartialSum) return has_partial_sums(ReduceOp::kSum, type);
   if (op == ReduceOp::kSumToFloat32) {
     return type == ElementType::kFloat16 || type == ElementType::kBFloat16 || is_float8(type) || is_scaled(type);
   }

@@ -20,8 +20,9 @@ enum class ReduceOp : uint8_t {  // [EXACT-7]
   kOr = 6,
   kXor = 7,
   kSumToFloat32 = 8,  // The terms are narrow, the result is float32 [NSUM-1].
+  kPartialSum = 9,    // Of exact packets alone: a sum of floats of which ranks' terms are together already. [PART-1]
 };
-inline constexpr int kReduceOps = 9;
+inline constexpr int kReduceOps = 9;  // Of collectives: all but the last one.
 const char* to_string(ReduceOp op);
 
 inline constexpr bool is_bitwise(ReduceOp op) {
@@ -34,7 +35,14 @@ inline constexpr bool sums_floats(ReduceOp op, ElementType type) {
 }
 
 /// Whether blocks of zeros may be left out of its packets. [ZERO-7]
-inline constexpr bool may_be_packed(ReduceOp op) { return op != ReduceOp::kSumToFloat32; }
+inline constexpr bool may_be_packed(ReduceOp op) {
+  return op != ReduceOp::kSumToFloat32 && op != ReduceOp::kPartialSum;
+}
+
+/// Whether what adds some ranks' terms may hand their exact sum on (kPartialSum). [PART-1]
+inline constexpr bool has_partial_sums(ReduceOp op, ElementType type) {
+  return op == ReduceOp::kSum && is_floating(type) && !is_float8(type);
+}
 
 /// Bytes of the result of an element.
 inline constexpr size_t result_bytes(ReduceOp op, ElementType type) {
@@ -50,9 +58,9 @@ inline constexpr size_t payload_bytes_of_element(ReduceOp op, ElementType type) 
 /// not integers; minimum and maximum of the same types but int64.
 bool integer_can(ReduceOp op, ElementType type);
 /// Whether it is taken in memory and by exact aggregators, which keep all contributions: everything but bitwise
-/// operations on floats. On bools SUM and MAX are OR, PRODUCT and MIN are AND: the caller passes kOr and kAnd.
-/// kSumToFloat32 is for floats of 16 and 8 bits, and the only operation on blocks. It is for sessions without trees,
-/// of a worker for each rank (Engine::sums_to_float32()), and not for memory.
+/// operations on floats, and partial sums of anything else. On bools SUM and MAX are OR, PRODUCT and MIN are AND: the
+/// caller passes kOr and kAnd. kSumToFloat32 is for floats of 16 and 8 bits, and the only operation on blocks. It is
+/// for sessions without trees, of a worker for each rank (Engine::sums_to_float32()), and not for memory.
 bool exact_can(ReduceOp op, ElementType type);
 
 }  // namespace switchml

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/assert.h"
+#include "slots/partial_sum_room.h"
 
 namespace switchml {
 
@@ -22,7 +23,8 @@ Shares::Shares(const std::vector<SessionParameters>& sessions, int shards)
       workers_(sessions.front().workers),
       shards_(static_cast<size_t>(shards)),
       payload_bytes_(sessions.front().payload_bytes),
-      least_chunk_bytes_(sessions.front().least_chunk_bytes) {
+      least_chunk_bytes_(sessions.front().least_chunk_bytes),
+      partial_sum_ranks_(sessions.front().partial_sum_ranks) {
   for (const SessionParameters& session : sessions) {
     // [SHARE-1]
     SWITCHML_ASSERT(session.exact == exact_ && session.payload_bytes == payload_bytes_ && session.weight > 0);
@@ -37,6 +39,11 @@ void Shares::set_weights(const std::vector<uint32_t>& weights) {
 }
 
 size_t Shares::chunk_bytes(const Collective& collective) const {
+  const size_t room = chunk_room(collective.op, collective.type, payload_bytes_, partial_sum_ranks_);
+  return std::min(payload_for(collective), room);  // [PART-9]
+}
+
+size_t Shares::payload_for(const Collective& collective) const {
   // [NCHUNK-4]
   if (!exact_ || least_chunk_bytes_ == 0 || collective.stream == StreamChoice::kShort) return payload_bytes_;
   const size_t chunks = collective.stream == StreamChoice::kBulk ? kChunksOfPiece : kChunksOfTensor;  // [NCHUNK-2]

@@ -40,6 +40,8 @@ class Shares {
 
  private:
   size_t total(const Collective& collective) const { return elements_in_all(collective, workers_); }
+  /// Without regard to partial sums.
+  size_t payload_for(const Collective& collective) const;
   bool are_beside_all() const;
   bool is_divided(const Collective& collective) const;
   std::vector<uint32_t> weights_for(const Collective& collective, size_t chunks) const;
@@ -51,6 +53,7 @@ class Shares {
   const size_t shards_;
   const size_t payload_bytes_;
   const size_t least_chunk_bytes_;
+  const size_t partial_sum_ranks_;
   std::vector<uint32_t> weights_;  // Index: shard.
   std::vector<int> beside_;        // Index: shard. SessionParameters::beside.
   size_t turn_[3] = {};            // Index: StreamChoice. The shard that takes part in any case.

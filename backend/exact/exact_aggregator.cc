@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "base/limits.h"
+#include "exact/partial_sums.h"
 #include "exact/zero_blocks.h"
 
 namespace switchml {
@@ -26,6 +27,17 @@ struct Inputs {
   std::array<uint8_t, kMaxWorkers> workers;
   size_t count = 0;
 };
+
+/// Their sum: for the members, or for the parent. Returns its bytes, at most `room`; 0: it does not fit. [PART-2,
+/// PART-8]
+size_t add_partial_sums(const Inputs& inputs, const ElementReduction& reduction, bool goes_up, size_t room,
+                        uint8_t* out) {
+  std::array<PartialSum, kMaxWorkers> parts;
+  for (size_t i = 0; i < inputs.count; ++i) parts[i] = view_partial_sum(reduction.type, inputs.elements[i]);
+  if (goes_up) return write_partial_sum(parts.data(), inputs.count, room, out);
+  round_partial_sums(parts.data(), inputs.count, reduction.divisor, out);  // [PART-2]
+  return parts[0].elements * element_bytes(reduction.type);
+}
 
 /// The contributions in the order of the workers, whatever the order of their arrival.
 Inputs inputs_of(const SlotUse& use, SlotStore* store, const Arrival& last) {
@@ -57,13 +69,18 @@ Packed reduce_packed(const ElementReduction& reduction, const Inputs& inputs, co
   return reduce(reduction, chunks.data(), static_cast<int>(inputs.count), blocks, store->payload(last.slot, last.seq));
 }
 
-/// Writes the result of a use that has elements; returns whether it is packed. [EXACT-17]
-bool reduce_all(const ElementReduction& reduction, const Arrival& last, SlotUse* use, SlotStore* store) {
+/// Writes the outcome of a use that has elements, and its length, which is 0 where it does not fit; returns whether it
+/// is packed. [EXACT-17]
+bool reduce_all(const ElementReduction& reduction, const Arrival& last, bool goes_up, SlotUse* use, SlotStore* store) {
   const Inputs inputs = inputs_of(*use, store, last);
+  uint8_t* const out = store->payload(last.slot, last.seq);
+  if (reduction.op == ReduceOp::kPartialSum) {
+    use->bytes = static_cast<uint32_t>(add_partial_sums(inputs, reduction, goes_up, store->payload_bytes(), out));
+    return false;
+  }
   use->bytes = static_cast<uint32_t>(use->elements * result_bytes(reduction.op, reduction.type));
   if (use->packed == WorkerSet{}) {
-    reduce(reduction, inputs.elements.data(), static_cast<int>(inputs.count), use->elements,
-           store->payload(last.slot, last.seq));
+    reduce(reduction, inputs.elements.data(), static_cast<int>(inputs.count), use->elements, out);
     return false;
   }
   const Packed packed = reduce_packed(reduction, inputs, last, *use, store);
@@ -90,6 +107,10 @@ wire::ParseError ExactAggregator::parse(const uint8_t* frame, size_t size, bool 
   out->elements = packet.count;
   out->first_block = packet.packed ? packet.packed->blocks.first : 0;
   out->target = packet.target;
+  if (is_result || packet.bytes == 0 || packet.operation != ReduceOp::kPartialSum) return error;
+  const auto sum = parse_partial_sum(packet.type, packet.elements, packet.bytes);
+  if (!sum) return wire::ParseError::kLength;  // [PART-7]
+  out->elements = sum->elements;
   return error;
 }
 
@@ -141,14 +162,15 @@ void ExactAggregator::complete(const Arrival& last, SlotUse* use, SlotStore* sto
   const auto op = static_cast<ReduceOp>(header.operation);
   const auto type = static_cast<ElementType>(header.type);
   use->disagree |= uplink && op == ReduceOp::kSumToFloat32;  // [NSUM-6]
-  header.flags = use->disagree ? wire::kFlagDisagree : uint8_t{0};
+  const bool has_elements = !use->disagree && use->elements > 0;
+  const uint32_t divisor = uplink ? 1 : header.divisor;  // The root divides.
+  const bool is_packed = has_elements && reduce_all({op, type, divisor}, last, uplink.has_value(), use, store);
+  const bool fits = !has_elements || use->bytes > 0;  // [PART-8]
+  header.flags = use->disagree || !fits ? wire::kFlagDisagree : uint8_t{0};
   if (uplink && use->want_none == use->contributed) header.flags |= wire::kFlagNoElements;
   uint8_t* payload = store->payload(last.slot, last.seq);
   wire::ExactHeader whole = header;
-  if (!use->disagree && use->elements > 0) {
-    const uint32_t divisor = uplink ? 1 : header.divisor;  // The root divides.
-    if (reduce_all({op, type, divisor}, last, use, store)) whole.flags |= wire::kFlagPacked;
-  }
+  if (is_packed) whole.flags |= wire::kFlagPacked;
   wire::seal_exact(whole, rule, payload - wire::kExactHeaderBytes, use->bytes);
   use->complete = true;
   if (uplink) return;

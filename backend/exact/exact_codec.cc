@@ -7,6 +7,7 @@
 
 #include "base/assert.h"
 #include "base/limits.h"
+#include "exact/partial_sums.h"
 #include "exact/reduction.h"
 
 namespace switchml {
@@ -27,7 +28,7 @@ bool ExactCodec::divides_parts() const {
   // [ELANE-8, ETREE-6]
   const bool may_overflow = collective_.type == ElementType::kFloat16 || is_float8(collective_.type);
   return operands_ != nullptr && may_overflow && collective_.op == ReduceOp::kSum && operands_->divisor > 1 &&
-         (tree_ || !operands_->inputs.empty());
+         !is_partial_sum_ && (tree_ || !operands_->inputs.empty());
 }
 
 uint8_t ExactCodec::divisor() const {
@@ -55,6 +56,7 @@ size_t ExactCodec::encode(ElementRange range, uint8_t* out, size_t* left_out) co
   }
   if (operands_ == nullptr) return encode_moved(range, out);
   SWITCHML_ASSERT(operands_->inputs.size() <= kMaxWorkers);
+  if (is_partial_sum_) return encode_partial_sum(range, out);
   std::array<const uint8_t*, kMaxWorkers> inputs;
   const bool alone = operands_->inputs.empty();
   const size_t count = alone ? 1 : operands_->inputs.size();
@@ -67,6 +69,21 @@ size_t ExactCodec::encode(ElementRange range, uint8_t* out, size_t* left_out) co
   const Packed packed = pack_from(out, range, out);
   *left_out = packed.left_out;
   return packed.bytes > 0 ? packed.bytes : bytes;
+}
+
+// [PART-4]
+size_t ExactCodec::encode_partial_sum(ElementRange range, uint8_t* out) const {
+  const size_t first = range.begin * element_bytes(collective_.type);
+  const bool alone = operands_->inputs.empty();
+  const size_t count = alone ? 1 : operands_->inputs.size();
+  std::array<PartialSum, kMaxWorkers> terms;
+  for (size_t i = 0; i < count; ++i) {
+    const void* input = alone ? operands_->input : operands_->inputs[i];
+    terms[i] = term_of(collective_.type, static_cast<const uint8_t*>(input) + first, range.count);
+  }
+  const size_t bytes = write_partial_sum(terms.data(), count, payload_bytes_, out);
+  SWITCHML_ASSERT(bytes > 0);  // [PART-9]
+  return bytes;
 }
 
 bool ExactCodec::is_ready(ElementRange range) const {
@@ -88,7 +105,7 @@ bool ExactCodec::output_follows_input() const {
 
 const uint8_t* ExactCodec::as_they_lie(ElementRange range) const {
   const auto* broadcast = std::get_if<Broadcast>(&collective_.kind);
-  const bool has_all = operands_ != nullptr ? operands_->inputs.empty() && !divides_parts()
+  const bool has_all = operands_ != nullptr ? operands_->inputs.empty() && !divides_parts() && !is_partial_sum_
                                             : broadcast != nullptr && broadcast->root == static_cast<int>(worker_);
   if (!has_all || range.count == 0) return nullptr;
   return static_cast<const uint8_t*>(collective_.input()) + range.begin * element_bytes(collective_.type);

@@ -1,5 +1,6 @@
 // The elements of a collective in the chunks of an exact session, in their own type, from the tensor to the frame and
-// back. A worker for several ranks sends their reduction, rounded to the type. Free of I/O and state.
+// back. A worker for several ranks sends their reduction, rounded to the type; or their partial sums, exactly
+// (exact/partial_sums.h). Free of I/O and state.
 #pragma once
 
 #include <cstddef>
@@ -14,7 +15,9 @@ namespace switchml {
 class ExactCodec {
  public:
   /// For worker `worker` of `workers`. Keeps a reference. `tree`: inner switches round the sums of some workers.
-  ExactCodec(const Collective& collective, int worker, int workers, bool tree = false)
+  /// `sends_partial_sums`: those of floats, in chunks of at most `payload_bytes`.
+  ExactCodec(const Collective& collective, int worker, int workers, bool tree = false, bool sends_partial_sums = false,
+             size_t payload_bytes = 0)
       : collective_(collective),
         operands_(collective.operands()),
         gather_(collective.gather()),
@@ -23,14 +26,19 @@ class ExactCodec {
         result_size_(switchml::result_bytes(collective.op, collective.type)),
         worker_(static_cast<size_t>(worker)),
         workers_(static_cast<size_t>(workers)),
-        tree_(tree) {}
+        tree_(tree),
+        is_partial_sum_(sends_partial_sums && has_partial_sums(collective.op, collective.type)),
+        payload_bytes_(payload_bytes) {}
+
+  /// As packets have it.
+  ReduceOp operation() const { return is_partial_sum_ ? ReduceOp::kPartialSum : collective_.op; }
 
   /// The aggregator's divisor of the sum. For the mean of float16 and float8 it is 1 where workers speak for several
   /// ranks, and in trees: there each worker divides its part, because the sum of some ranks may overflow.
   uint8_t divisor() const;
-  /// Writes elements `range` to `out`, which has room for them; returns the number of bytes, 0 where this worker
-  /// contributes none. In a gather this also copies the worker's own piece to its output. With `left_out`, what was
-  /// reduced first is packed where that is worth it: then that is the number of blocks.
+  /// Writes elements `range` to `out`, which has room for them, or for a payload of partial sums; returns the number of
+  /// bytes, 0 where this worker contributes none. In a gather this also copies the worker's own piece to its output.
+  /// With `left_out`, what was reduced first is packed where that is worth it: then that is the number of blocks.
   size_t encode(ElementRange range, uint8_t* out, size_t* left_out = nullptr) const;
   /// Packs elements that lie in the tensor as encode() would write them; not where they move. [ZERO-7]
   Packed pack(ElementRange range, uint8_t* out) const;
@@ -52,6 +60,7 @@ class ExactCodec {
 
  private:
   bool divides_parts() const;
+  size_t encode_partial_sum(ElementRange range, uint8_t* out) const;
   /// Encodes the elements of `range` of a broadcast, gather or scatter that this worker has.
   size_t encode_moved(ElementRange range, uint8_t* out) const;
   /// The part of a worker's piece in `range`.
@@ -73,6 +82,8 @@ class ExactCodec {
   const size_t worker_;
   const size_t workers_;
   const bool tree_;
+  const bool is_partial_sum_;
+  const size_t payload_bytes_;
 };
 
 }  // namespace switchml

@@ -5,6 +5,7 @@
 
 #include "base/limits.h"
 #include "exact/exact_codec.h"
+#include "slots/partial_sum_room.h"
 #include "wire/checksum.h"
 #include "wire/packet.h"
 
@@ -21,7 +22,8 @@ class ExactTask final : public Task {
             size_t elements_per_chunk, const SessionParameters& session)
       : Task(serial_number, std::move(collective_state), (part_in.count + elements_per_chunk - 1) / elements_per_chunk,
              session),
-        codec(collective(), session.worker, session.workers, session.tree),
+        codec(collective(), session.worker, session.workers, session.tree, session.partial_sum_ranks > 0,
+              session.payload_bytes),
         chunk_elements_(elements_per_chunk),
         left_(part_in) {
     announced = announced || (has_chunks_left() && !is_bulk());  // Its chunks announce it.
@@ -66,7 +68,8 @@ std::vector<LaneShape> ExactFormat::lanes() const {
 std::unique_ptr<Task> ExactFormat::begin(uint64_t serial, std::shared_ptr<SharedCollective> collective,
                                          ElementRange part, size_t chunk_bytes) {
   const Collective& call = collective->collective();
-  const size_t elements = elements_per_chunk(call.type, chunk_bytes, true, call.op);
+  const size_t room = chunk_room(call.op, call.type, session_.payload_bytes, session_.partial_sum_ranks);
+  const size_t elements = elements_per_chunk(call.type, std::min(chunk_bytes, room), true, call.op);
   return std::make_unique<ExactTask>(serial, std::move(collective), part, elements, session_);
 }
 
@@ -163,12 +166,13 @@ std::vector<uint8_t> ExactFormat::frame_of_zeros(size_t slot, uint32_t seq, size
 
 void ExactFormat::seal(InFlight& flight, uint8_t flags, const Transport& link) const {
   const Collective& collective = flight.task->collective();
+  const ExactCodec& codec = exact(*flight.task).codec;
   flight.call = call_of(flight, 0);  // [ERES-1]
   auto header = header_of<wire::ExactHeader>(wire::Kind::kExactContribution, flight.slot, flight.seq);
   header.flags = flags;
   header.type = static_cast<uint8_t>(collective.type);
-  header.operation = static_cast<uint8_t>(collective.op);
-  header.divisor = exact(*flight.task).codec.divisor();
+  header.operation = static_cast<uint8_t>(codec.operation());
+  header.divisor = codec.divisor();
   header.call = flight.call;
   if (flight.has_target) header.flags |= wire::kFlagTarget;
   uint8_t* const head = flight.frame - (flight.has_target ? wire::kTargetBytes : 0);
@@ -187,8 +191,7 @@ void ExactFormat::readdress(const InFlight& flight) const {
 Format::Parsed ExactFormat::parse(const RxFrame& frame, ResultView* result) const {
   wire::ExactPacket packet;
   if (wire::parse_exact(frame.data, frame.size, wire::Kind::kExactResult, &packet) != wire::ParseError::kNone ||
-      packet.room > session_.payload_bytes ||
-      packet.header.worker != kAllWorkers) {  // [EXACT-14]
+      packet.room > session_.payload_bytes || packet.header.worker != kAllWorkers) {  // [EXACT-14]
     return Parsed::kMalformed;
   }
   const wire::ExactHeader& header = packet.header;

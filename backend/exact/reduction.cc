@@ -6,6 +6,7 @@
 
 #include "base/assert.h"
 #include "base/limits.h"
+#include "exact/float_format.h"
 #include "kernels/exact_sum.h"
 #include "kernels/kernels.h"
 #include "kernels/narrow_floats.h"
@@ -105,12 +106,6 @@ void extremes_of_float64(bool minimum, const Block& block, uint8_t* out) {  // [
     if (a == kQuietNan || quiet(b) == kQuietNan) return kQuietNan;
     return (key(a) < key(b)) == minimum ? a : b;
   });
-}
-
-FloatFormat format_of(ElementType type) {
-  if (type == ElementType::kFloat16) return FloatFormat::float16();
-  if (type == ElementType::kBFloat16) return FloatFormat::bfloat16();
-  return type == ElementType::kFloat64 ? FloatFormat::float64() : FloatFormat::float32();
 }
 
 void multiply_floats(ElementType type, const Block& block, uint8_t* out) {

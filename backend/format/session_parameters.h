@@ -66,10 +66,13 @@ struct SessionParameters : Route {
   /// Exact: tensors for which the payload is large travel in smaller chunks, down to so many bytes
   /// (Shares::chunk_bytes); 0: all chunks are as large as the payload.
   size_t least_chunk_bytes = 0;
-  uint32_t weight = 1;          // Share of the aggregator, where there are several.
-  int beside = -1;              // Worker on the aggregator's host; -1: none.
-  bool exact = false;           // elements travel as they are; else as integers
-  bool tree = false;            // exact: several switches add, and each rounds
+  uint32_t weight = 1;  // Share of the aggregator, where there are several.
+  int beside = -1;      // Worker on the aggregator's host; -1: none.
+  bool exact = false;   // elements travel as they are; else as integers
+  bool tree = false;    // exact: several switches add, and each rounds but partial sums
+  /// Exact: most ranks with terms together in a contribution to a sum of floats, which then has partial sums (PART-1);
+  /// 0: none does.
+  size_t partial_sum_ranks = 0;
   bool whole_chunks = false;    // the switch takes no words or a whole payload: shorter chunks are filled with zeros
   uint64_t secret[2] = {0, 0};  // Only the ranks have it: it keys the witness.
 

@@ -463,8 +463,9 @@ struct Exact {
     sum_rest<Float64>(call, S::bytes(dst), S::whole(n), n, sum_float64_whole);
   }
 
-  static Kernels table(const char* name) {
+  static Kernels table(const char* name, const PartialSumKernels* partial_sums) {
     Kernels all = S::table(name);
+    all.partial_sums = partial_sums;
     all.exact_sum[0] = sum<typename S::Float32>;
     all.exact_sum[1] = sum<typename S::Float16>;
     all.exact_sum[2] = sum<typename S::BFloat16>;

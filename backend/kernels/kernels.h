@@ -14,6 +14,7 @@
 #include "base/element_type.h"
 #include "base/limits.h"
 #include "base/status.h"
+#include "kernels/partial_sum.h"
 
 namespace switchml {
 
@@ -95,6 +96,8 @@ struct Kernels {
   void (*widen_half[2])(const void* src, void* dst, size_t n);
   /// dst[i] = int8(src[i]) * scale.
   void (*scale_int8)(const void* src, void* dst, size_t n, float scale);
+  // ---- partial sums ----
+  const PartialSumKernels* partial_sums;
 };
 
 /// Row of a floating type in range/quantize/...: float32 0, float16 1, bfloat16 2; float64 3, which

@@ -92,7 +92,7 @@ struct Avx2 {
 }  // namespace
 
 const Kernels* avx2_kernels() {
-  static const Kernels table = Exact<Avx2>::table("avx2");
+  static const Kernels table = Exact<Avx2>::table("avx2", partial_sums_avx2());
   return &table;
 }
 

@@ -78,7 +78,7 @@ struct Avx512 {
 }  // namespace
 
 const Kernels* avx512_kernels() {
-  static const Kernels table = Exact<Avx512>::table("avx512");
+  static const Kernels table = Exact<Avx512>::table("avx512", partial_sums_avx512());
   return &table;
 }
 

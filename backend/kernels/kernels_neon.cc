@@ -71,7 +71,7 @@ struct Neon {
 }  // namespace
 
 const Kernels* neon_kernels() {
-  static const Kernels table = Exact<Neon>::table("neon");
+  static const Kernels table = Exact<Neon>::table("neon", &kPartialSums);
   return &table;
 }
 

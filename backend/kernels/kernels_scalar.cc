@@ -5,6 +5,7 @@
 #include <type_traits>
 
 #include "kernels/exact_sum.h"
+#include "kernels/float16.h"
 #include "kernels/float_bits.h"
 #include "kernels/tables.h"
 
@@ -57,22 +58,7 @@ struct Float16 {
     if (exponent == 0) return sign | bits_as<uint32_t>(static_cast<float>(mantissa) * 0x1p-24F);
     return sign | ((exponent + (127 - 15)) << kMantissaBits) | (mantissa << 13);
   }
-  static Raw from_bits(uint32_t bits) {
-    const uint32_t sign = (bits >> 16) & 0x8000U;
-    return static_cast<Raw>(sign | magnitude(bits & kAbsMask));
-  }
-
- private:
-  static uint32_t magnitude(uint32_t bits) {
-    constexpr uint32_t kFirstInfinite = 0x477ff000;  // 65520: halfway between the largest finite value and the next
-    constexpr uint32_t kFirstNormal = 0x38800000;    // 2^-14
-    if (bits > static_cast<uint32_t>(kInfinityBits)) return 0x7e00;
-    if (bits >= kFirstInfinite) return 0x7c00;
-    // One half has a unit in the last place of 2^-24, that of fp16's subnormals: the addition rounds.
-    if (bits < kFirstNormal) return bits_as<uint32_t>(bits_as<float>(bits) + 0.5F) - bits_as<uint32_t>(0.5F);
-    const uint32_t rounded = bits + 0xfffU + ((bits >> 13) & 1U);
-    return (rounded - ((127U - 15U) << kMantissaBits)) >> 13;
-  }
+  static Raw from_bits(uint32_t bits) { return float16_of(bits); }
 };
 
 struct BFloat16 {
@@ -348,6 +334,7 @@ constexpr Kernels kTable = {
     copy_non_temporal,
     {widen_half<Float16>, widen_half<BFloat16>},
     scale_int8,
+    &kPartialSums,
 };
 
 }  // namespace

@@ -321,6 +321,7 @@ struct Simd {
         copy_non_temporal,
         {widen_half<Float16>, widen_half<BFloat16>},
         scale_int8,
+        scalar.partial_sums,
     };
   }
 };

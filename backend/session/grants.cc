@@ -20,10 +20,6 @@ uint16_t preset_slots(const SessionWish& wish) {
   return static_cast<uint16_t>(wish.shards * std::clamp(part, size_t{kLeastExactForBulk}, kLeast));
 }
 
-Status cannot_be_exact(const std::string& why) {
-  return {Code::kInvalidArgument, "SWITCHML_PRECISION=\"exact\" cannot be had: " + why};
-}
-
 }  // namespace
 
 wire::Open request_for(const SessionWish& wish, Precision precision) {
@@ -47,12 +43,9 @@ Status check_last_grant(const Config& config, const std::vector<SwitchAddress>& 
                         const std::vector<wire::OpenReply>& granted) {
   const std::string& name = switches[granted.size() - 1].name;
   const bool integers = (granted.back().flags & wire::kOpenExact) == 0;
-  if (config.precision == Precision::kExact) {
-    if (integers) return cannot_be_exact("switch " + name + " adds integers; use auto, or a switch in software");
-    if ((granted.back().flags & wire::kOpenTree) != 0) {
-      return cannot_be_exact("the ranks are at several switches of controller " + config.controller +
-                             ", and each of these rounds; use auto, or ranks at one switch");
-    }
+  if (config.precision == Precision::kExact && integers) {
+    return {Code::kInvalidArgument, "SWITCHML_PRECISION=\"exact\" cannot be had: switch " + name +
+                                        " adds integers; use auto, or a switch in software"};
   }
   if (switches.size() == 1) return {};
   if (integers && config.controller.empty()) {

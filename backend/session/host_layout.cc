@@ -98,11 +98,11 @@ std::vector<std::string> HostLayout::names() const {
   return names;
 }
 
-// Sums of hosts are rounded, a controller places each rank by itself, what takes a lost switch's place knows ranks
+// A controller places each rank by itself, what takes a lost switch's place knows ranks
 // alone, and several engine threads a rank are had where they are asked for.
 bool wants_hosts(const Config& config, const HostLayout& layout, bool faults) {
-  const bool by_themselves = config.transport == "udp" || config.precision == Precision::kExact ||
-                             !config.controller.empty() || config.fallback || config.shards != 1 || faults;
+  const bool by_themselves =
+      config.transport == "udp" || !config.controller.empty() || config.fallback || config.shards != 1 || faults;
   return !by_themselves && layout.hosts() > 1 && layout.most() > 1 &&
          (config.slots == 0 || config.slots >= layout.owners() * kMinSlots);
 }

@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "base/limits.h"
 #include "path/payload.h"
 
 namespace switchml {
@@ -35,6 +36,23 @@ Carrier read_carrier(const std::string& name, Carrier otherwise) {
   return otherwise;
 }
 
+// Sums of floats travel exactly where hosts or trees add them on the way [PART-1]. A planned session may move to a
+// tree.
+Status let_sums_travel_exactly(const HostLayout& hosts, std::vector<SessionParameters>* sessions) {
+  size_t ranks = hosts.ranks() > 0 ? static_cast<size_t>(hosts.most()) : 0;
+  for (const SessionParameters& session : *sessions) {
+    if (session.tree || session.tree_id != 0) ranks = kMaxWorkers;
+  }
+  for (SessionParameters& session : *sessions) {
+    session.partial_sum_ranks = ranks;
+    if (ranks == 0 || session.payload_bytes >= kMinPartialSumPayload) continue;
+    return {Code::kInvalidArgument, "SWITCHML_PRECISION=\"exact\" cannot be had: a payload of " +
+                                        std::to_string(session.payload_bytes) + " bytes is too short, at least " +
+                                        std::to_string(kMinPartialSumPayload) + " are needed"};
+  }
+  return {};
+}
+
 }  // namespace
 
 std::string session_key(size_t number) { return "session/" + std::to_string(number); }
@@ -55,6 +73,9 @@ Result<Plan> read_plan(const Blob& said, const PlanTerms& terms, std::vector<Swi
     if (Status status = read_grant(said.inner(session_key(i)), &session); !status.ok()) return status;
     session.least_chunk_bytes = session.exact && !may_lose_frames(plan.carrier) ? kLeastTcpChunk : 0;
     plan.sessions.push_back(std::move(session));
+  }
+  if (terms.config.precision == Precision::kExact) {
+    if (Status status = let_sums_travel_exactly(plan.hosts, &plan.sessions); !status.ok()) return status;
   }
   plan.checks_paths = said.text("check") == "1";
   plan.may_take_tcp = said.text("tcp") == "1";

@@ -12,6 +12,7 @@
 #include "shm/local_rank_thread.h"
 #include "shm/mail.h"
 #include "slots/chunk_plan.h"
+#include "slots/partial_sum_room.h"
 
 namespace switchml::shm {
 
@@ -26,11 +27,12 @@ class MemoryEngine final : public Engine {
         short_packets_(static_cast<size_t>(uplink.engine.session.lanes_per_shard().data)),
         payload_bytes_(uplink.engine.session.payload_bytes),
         exact_(uplink.engine.session.exact),
+        partial_sum_ranks_(uplink.engine.session.partial_sum_ranks),
         pieces_(uplink.host_map ? uplink.host_map->pieces() : static_cast<size_t>(options_.shape.ranks)),
         up_(start_uplink(uplink)),
         local_rank_(board_, options_.rank, [this](const Status& status) { on_failure(status); },
                     {up_.get(), payload_bytes_, exact_, uplink.host_map,
-                     short_board_ ? StreamChoice::kBulk : StreamChoice::kByLength}) {
+                     short_board_ ? StreamChoice::kBulk : StreamChoice::kByLength, partial_sum_ranks_}) {
     local_rank_.time_copies(&monotonic_now);
     if (options_.arena != nullptr) local_rank_.share_tensors(*options_.arena);
     local_rank_.warn_when_slow(options_.slow);
@@ -38,7 +40,7 @@ class MemoryEngine final : public Engine {
     if (short_board_) {
       short_.emplace(
           *short_board_, options_.rank, [this](const Status& status) { on_failure(status); },
-          HostUplink{up_.get(), payload_bytes_, exact_, uplink.host_map, StreamChoice::kShort});
+          HostUplink{up_.get(), payload_bytes_, exact_, uplink.host_map, StreamChoice::kShort, partial_sum_ranks_});
       short_->time_copies(&monotonic_now);
       short_->warn_when_slow(options_.slow);
       local_rank_.yield_to(*short_);
@@ -152,8 +154,9 @@ class MemoryEngine final : public Engine {
       return false;  // [HOST-4]
     const size_t pieces = has_piece_of_each(collective.movement()) ? pieces_ : 1;
     if (collective.count > options_.shape.short_chunk_bytes / element_bytes(collective.type) / pieces) return false;
+    const size_t room = chunk_room(collective.op, collective.type, payload_bytes_, partial_sum_ranks_);
     return options_.shape.owners == 0 ||
-           collective.count * pieces <= short_packets_ * elements_per_chunk(collective.type, payload_bytes_, exact_);
+           collective.count * pieces <= short_packets_ * elements_per_chunk(collective.type, room, exact_);
   }
   // The session of hosts must have two streams as well: what goes through one has one order on all hosts.
   std::optional<Board> short_board(const SessionParameters& session) const {
@@ -179,7 +182,8 @@ class MemoryEngine final : public Engine {
   const std::optional<Board> short_board_;  // short collectives there do not wait for larger ones
   const size_t short_packets_;              // the most packets of a collective of that board
   const size_t payload_bytes_;
-  const bool exact_;     // the session of hosts
+  const bool exact_;  // the session of hosts
+  const size_t partial_sum_ranks_;
   const size_t pieces_;  // pieces of a result that has one of each rank
   std::unique_ptr<Engine> up_;
   std::mutex order_;  // both boards get submissions in one order

@@ -22,7 +22,7 @@ LocalRank::LocalRank(const Board& board, int rank, std::function<void(const Stat
       on_failure_(std::move(on_failure)),
       uplink_(std::move(uplink)),
       host_map_(uplink_.host_map.value_or(HostMap::on_one_host(board.shape().ranks))),
-      tensors_(board, rank, host_map_, uplink_.payload_bytes, uplink_.exact),
+      tensors_(board, rank, host_map_, uplink_.payload_bytes, uplink_.exact, uplink_.partial_sum_ranks),
       populated_(static_cast<size_t>(board.shape().slots)) {
   const int owners = board.shape().owners;
   SWITCHML_ASSERT((uplink_.engine != nullptr) == (rank < owners));

@@ -33,6 +33,7 @@ struct HostUplink {
   std::optional<HostMap> host_map;
   /// The engine's stream for the chunks of this board.
   StreamChoice stream = StreamChoice::kByLength;
+  size_t partial_sum_ranks = 0;  // The session's.
 };
 
 class LocalRank {

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "base/fnv.h"
+#include "slots/partial_sum_room.h"
 
 namespace switchml::shm {
 
@@ -50,7 +51,8 @@ size_t TensorChunks::elements_per_chunk(const Collective& collective) const {
   if (has_piece_of_each(collective.movement())) return std::max<size_t>(most / host_map_.pieces(), 1);  // [MOVED-9]
   if (board_.shape().owners == 0) return most;
   // All packets full but the last, and whole blocks; but too little of a chunk must not stay empty for that.
-  const size_t span = elements_per_span(type, payload_bytes_, exact_);
+  const size_t room = chunk_room(collective.op, type, payload_bytes_, partial_sum_ranks_);
+  const size_t span = elements_per_span(type, room, exact_);
   const size_t whole = most / span * span;
   return most - whole > most / 4 ? most : whole;  // [HOST-7]
 }

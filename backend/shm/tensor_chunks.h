@@ -41,9 +41,15 @@ struct ChunkedCall {
 
 class TensorChunks {
  public:
-  /// `board` and `host_map` outlive it. `payload_bytes` and `exact` of the packets to other hosts, where there are any.
-  TensorChunks(const Board& board, int rank, const HostMap& host_map, size_t payload_bytes, bool exact)
-      : board_(board), rank_(rank), host_map_(host_map), payload_bytes_(payload_bytes), exact_(exact) {}
+  /// `board` and `host_map` outlive it. The others: of the session with other hosts, where there are any.
+  TensorChunks(const Board& board, int rank, const HostMap& host_map, size_t payload_bytes, bool exact,
+               size_t partial_sum_ranks)
+      : board_(board),
+        rank_(rank),
+        host_map_(host_map),
+        payload_bytes_(payload_bytes),
+        exact_(exact),
+        partial_sum_ranks_(partial_sum_ranks) {}
   /// Tensors that lie there are read and written by other ranks in place. Outlives it.
   void share_tensors(Arena& arena) { arena_ = &arena; }
 
@@ -80,6 +86,7 @@ class TensorChunks {
   const HostMap& host_map_;
   const size_t payload_bytes_;
   const bool exact_;
+  const size_t partial_sum_ranks_;
   Arena* arena_ = nullptr;
   StoreChoice stores_;
 };

@@ -38,11 +38,18 @@ ParseError parse_data(const uint8_t* frame, size_t size, Kind expected, DataPack
 namespace {
 
 bool is_operation(const ExactHeader& header) {
-  if (header.operation >= kReduceOps || header.type >= kElementTypes) return false;
   const auto operation = static_cast<ReduceOp>(header.operation);
+  const bool is_partial = operation == ReduceOp::kPartialSum;
+  if ((header.operation >= kReduceOps && !is_partial) || header.type >= kElementTypes) return false;
   const auto type = static_cast<ElementType>(header.type);
-  const int most = sums_floats(operation, type) ? kMaxWorkers : 1;
+  const int most = is_partial || sums_floats(operation, type) ? kMaxWorkers : 1;
   return exact_can(operation, type) && header.divisor >= 1 && header.divisor <= most;  // [EXACT-7, EXACT-8]
+}
+
+// Bytes of what there is a whole number of.
+size_t unit_of(ReduceOp operation, ElementType type, bool is_result) {
+  if (is_result) return result_bytes(operation, type);
+  return operation == ReduceOp::kPartialSum ? 1 : element_bytes(type);  // [PART-1]
 }
 
 }  // namespace
@@ -60,15 +67,16 @@ ParseError parse_exact(const uint8_t* frame, size_t size, Kind expected, ExactPa
   if (size < begin) return ParseError::kLength;  // [RDMA-6]
   const size_t bytes = size - begin;
   const bool is_result = expected == Kind::kExactResult;
-  const size_t size_of_one = is_result ? result_bytes(operation, type) : element_bytes(type);
+  const size_t unit = unit_of(operation, type, is_result);
   const size_t most = operation == ReduceOp::kBarrier ? 0 : kMaxPayloadBytes;
   if (bytes > most) return ParseError::kLength;
   const bool is_packed = (header.flags & kFlagPacked) != 0;
   std::optional<PackedPayload> packed;
   if (is_packed && may_be_packed(operation)) packed = read_packed(frame + begin, bytes, element_bytes(type));
-  if (is_packed ? !packed : bytes % size_of_one != 0) return ParseError::kLength;  // [EXACT-11, ZERO-3]
-  const size_t count = packed ? packed->blocks.elements : bytes / size_of_one;
-  const size_t room = count * payload_bytes_of_element(operation, type);
+  if (is_packed ? !packed : bytes % unit != 0) return ParseError::kLength;  // [EXACT-11, ZERO-3]
+  const bool is_partial = !is_result && operation == ReduceOp::kPartialSum;
+  const size_t count = packed ? packed->blocks.elements : is_partial ? 0 : bytes / unit;
+  const size_t room = std::max(bytes, count * payload_bytes_of_element(operation, type));
   if (room > most) return ParseError::kLength;  // [EXACT-11, NSUM-4]
   out->header = header;
   out->operation = operation;

@@ -52,7 +52,7 @@ struct ExactPacket {
   const uint8_t* elements = nullptr;  // Little-endian, as in memory, inside the frame; or a packed payload.
   size_t bytes = 0;
   std::optional<PackedPayload> packed;  // Without the blocks of zeros.
-  size_t count = 0;                     // Elements, with those that are left out.
+  size_t count = 0;                     // Elements, with those that are left out; of partial sums not known here.
   size_t room = 0;                      // Bytes of the payload that contributions or the result of so many need.
 };
 /// Whether a target follows this header. [RDMA-6]

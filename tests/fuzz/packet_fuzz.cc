@@ -41,7 +41,8 @@ void exact(const uint8_t* frame, size_t size, Kind kind) {
   const ExactHeader& header = packet.header;
   check(header.version == kVersion && header.kind == static_cast<uint8_t>(kind), "version and kind");
   check(header.seq != 0, "seq is not 0");
-  check(header.type < kElementTypes && header.operation < kReduceOps, "type and operation exist");
+  const bool is_partial = packet.operation == ReduceOp::kPartialSum;
+  check(header.type < kElementTypes && (header.operation < kReduceOps || is_partial), "type and operation exist");
   check(static_cast<uint8_t>(packet.type) == header.type, "the type is the header's");
   check(static_cast<uint8_t>(packet.operation) == header.operation, "the operation is the header's");
   check(exact_can(packet.operation, packet.type), "the type has the operation");
@@ -50,8 +51,9 @@ void exact(const uint8_t* frame, size_t size, Kind kind) {
   check(begin + packet.bytes == size, "header, target and elements are the whole frame");
   const bool is_result = kind == Kind::kExactResult;
   const size_t of_one = is_result ? result_bytes(packet.operation, packet.type) : element_bytes(packet.type);
-  check(packet.packed || packet.bytes == packet.count * of_one, "elements are whole");
-  check(packet.room <= kMaxPayloadBytes && (packet.packed || packet.bytes <= packet.room), "their result fits");
+  const bool has_others = packet.packed || (is_partial && !is_result);
+  check(has_others || packet.bytes == packet.count * of_one, "elements are whole");
+  check(packet.room <= kMaxPayloadBytes && packet.bytes <= packet.room, "they and their result fit");
   check(packet.elements == frame + begin, "elements follow the header, and its target");
   if (packet.packed) packed(packet);
   std::vector<uint8_t> again(frame, frame + size);

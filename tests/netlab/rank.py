@@ -185,8 +185,7 @@ def session():
 
 
 CALLS = {
-    call.__name__: call
-    for call in (soak, timed, narrow_sums, reduce_scatters, until_error, until_switch, session)
+    call.__name__: call for call in (soak, timed, narrow_sums, reduce_scatters, until_error, until_switch, session)
 }
 
 

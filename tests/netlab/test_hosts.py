@@ -27,7 +27,7 @@ def total(ranks, counter):
     return sum(rank[counter] for rank in ranks)
 
 
-@pytest.mark.parametrize("precision", ("auto", "integer"))
+@pytest.mark.parametrize("precision", ("auto", "exact", "integer"))
 @pytest.mark.parametrize("weather", ({}, {"lose": 1e-2, "copy": 1e-2, "hold_back": 1e-2}), ids=("quiet", "loss"))
 def test_every_bit_is_right(network, weather, precision):
     job = job_on(network, f"bits-{precision}{len(weather)}", precision=precision)

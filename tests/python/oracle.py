@@ -7,6 +7,7 @@ rounded once (`rounded_sum`); where integers are added they are held to what blo
 
 import hashlib
 import math
+import os
 import sys
 from fractions import Fraction
 
@@ -71,9 +72,8 @@ def sums_exactly():
     if dist.get_backend() != "switchml":
         return False
     session = sys.modules["switchml"].stats()["session"]
-    return (
-        session["precision"] == "exact" and session["transport"] != "shm+udp"
-    )  # hosts of several ranks round once more
+    rounds_once = not session["transport"].startswith("shm+") or os.environ.get("SWITCHML_PRECISION") == "exact"
+    return session["precision"] == "exact" and rounds_once
 
 
 def two_sum(a, b):

@@ -11,6 +11,8 @@ import torch
 import torch.distributed as dist
 from harness import caught, free_port, fresh_pool, seconds, this_rank
 
+import switchml
+
 pytestmark = pytest.mark.skipif(
     not mock_device.IS_FOR_THIS_TORCH, reason="the device is built for PyTorch 2.13 and later"
 )

@@ -40,9 +40,7 @@ def rank_all_reduces():
     for (kind, length), op in itertools.product(narrow.cases(), (SUM, AVG)):
         inputs = [narrow.given(kind, r, length, length) for r in range(size)]
         output, asynchronous = torch.full((length,), 7.0), length % 2 == 1
-        work = switchml.all_reduce(
-            inputs[rank][0], output, op=op, async_op=asynchronous, format=narrow.format_of(kind)
-        )
+        work = switchml.all_reduce(inputs[rank][0], output, op=op, async_op=asynchronous, format=narrow.format_of(kind))
         assert (work is not None) == asynchronous
         if work is not None:
             work.wait()
@@ -155,8 +153,8 @@ def rank_refusals():
         "TypeError: switchml all_reduce: the input's type is float16 and the format int8; allowed: uint8": lambda: (
             switchml.all_reduce(half, wide, format="int8")
         ),
-        "ValueError: switchml.all_reduce: the operation is": lambda: (
-            switchml.all_reduce(half, wide, op=dist.ReduceOp.MAX)
+        "ValueError: switchml.all_reduce: the operation is": lambda: switchml.all_reduce(
+            half, wide, op=dist.ReduceOp.MAX
         ),
         "TypeError: switchml.reduce_scatter: the output is a list; allowed: a tensor": lambda: switchml.reduce_scatter(
             half, [wide]

@@ -161,9 +161,10 @@ TYPES = {
     "scaled-int8": Scaled(Integer(1)), "scaled-float8": Scaled(FLOAT8),
 }  # fmt: skip
 NAMES = list(TYPES)  # by number
-OPERATIONS = ["sum", "min", "max", "none", "product", "and", "or", "xor", "sum-to-float32"]  # by number
+OPERATIONS = ["sum", "min", "max", "none", "product", "and", "or", "xor", "sum-to-float32", "partial"]  # by number
 BITWISE = ("and", "or", "xor")
 TO_FLOAT32 = "sum-to-float32"
+PARTIAL = ("float32", "float16", "bfloat16", "float64")
 NARROW = ("float16", "bfloat16", "float8_e4m3fn", "float8_e5m2", "scaled-int8", "scaled-float8")
 
 
@@ -174,13 +175,13 @@ def has_operation(kind, operation, divisor):
     element, operation = TYPES[NAMES[kind]], OPERATIONS[operation]
     if operation == TO_FLOAT32:
         return NAMES[kind] in NARROW and 1 <= divisor <= 128
-    if isinstance(element, Scaled) and operation != "none":
+    if operation == "partial" and NAMES[kind] not in PARTIAL or isinstance(element, Scaled) and operation != "none":
         return False
     if element.floating and operation in BITWISE:
         return False
     if not element.floating and element.truth and operation not in (*BITWISE, "none"):
         return False
-    return 1 <= divisor <= (128 if element.floating and operation == "sum" else 1)
+    return 1 <= divisor <= (128 if element.floating and operation in ("sum", "partial") else 1)
 
 
 def result_size(element, operation):

@@ -13,7 +13,7 @@ from fractions import Fraction
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 
-from vectors import elements, parse, wire
+from vectors import elements, parse, partial, wire
 from vectors.targets.model import ModelTarget
 
 COUNT_EVERY = 20  # packets
@@ -259,7 +259,7 @@ class Generator:
         use = random.Random(slot << 32 | seq)
         kind, operation = use.choice(EXACT)
         element = elements.TYPES[kind]
-        divides = operation == elements.TO_FLOAT32 or element.floating and operation == "sum"
+        divides = operation == elements.TO_FLOAT32 or element.floating and operation in ("sum", "partial")
         divisor = use.choice((1, 2, 3, 128)) if divides else 1
         length = 1 if isinstance(element, elements.Scaled) else use.randint(1, 9)
         call = use.getrandbits(32)
@@ -267,15 +267,26 @@ class Generator:
             call, length = self.random.choice(((0, length), (call, length + 1)))
         given = "none"
         if operation != "none" and self.random.random() < 0.85:
-            given = ",".join(self.element(element) for _ in range(length))
+            given = self.given(element, length) if operation != "partial" else self.partial(element, length)
         first = use.randint(1, length)
-        if given != "none" and self.random.random() < 0.3:
+        if given != "none" and operation != "partial" and self.random.random() < 0.3:
             zeros = self.random.choice((0, 0, first, length))  # of the two blocks none, the first one, or both
             given = ",".join(["0x0"] * zeros + given.split(",")[zeros:]) + f" packed={min(first, length)}"
         wants = self.random.choice(("", "", "", " wants-none"))
         return (
             f"slot={slot} seq={seq} type={kind} op={operation} divisor={divisor} call={call:#x} elements={given}{wants}"
         )
+
+    def given(self, element, length):
+        return ",".join(self.element(element) for _ in range(length))
+
+    def partial(self, element, length):
+        """Terms, or the sums of some."""
+        bits = [[int(self.element(element), 16) for _ in range(length)] for _ in range(self.random.randint(1, 4))]
+        if self.random.random() < 0.5:
+            return f"hex:{partial.encode_terms(element, bits).hex()}"
+        sums = [elements.reduce_floats("sum", 1, list(map(element.decode, column))) for column in zip(*bits)]
+        return f"hex:{partial.encode_sums(element, sums).hex()}"
 
     def element(self, element):
         """The bits of one: often near 1, or what is special."""
@@ -379,7 +390,8 @@ def written(frame):
 
 
 def written_exact(packet):
-    given = ",".join(map(hex, packet.words)) or "none"
+    is_partial = elements.OPERATIONS[packet.operation] == "partial" and packet.data
+    given = f"hex:{packet.data.hex()}" if is_partial else ",".join(map(hex, packet.words)) or "none"
     known = {"disagree": wire.DISAGREE, "repeat": wire.REPEAT, "wants-none": wire.NO_ELEMENTS}
     marks = "".join(f" {name}" for name, flag in known.items() if packet.flags & flag)
     if packet.flags & wire.PACKED:

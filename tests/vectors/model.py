@@ -3,7 +3,7 @@ it keeps the contributions of a use as they came and looks at them all each time
 
 import dataclasses
 
-from vectors import elements, packed, wire
+from vectors import elements, packed, partial, wire
 from vectors.vector import Open
 
 SUM, MAX = wire.OPERATIONS["sum"], wire.OPERATIONS["max"]
@@ -83,12 +83,16 @@ class ReferenceSwitch:
         if packet.seq == 0:
             return "dropped_seq"
         none = elements.OPERATIONS[packet.operation] == "none" and packet.data
-        try:
-            part = len(packet.chunk.data) % packet.size
-        except ValueError:
-            part = True
-        narrow = packet.flags & wire.PACKED and packet.is_to_float32  # [ZERO-7]
-        wrong = packet.flags & wire.TARGET or none or part or narrow  # [RDMA-6, ZERO-3]
+        whole = len(packet.data) % packet.size == 0
+        if packet.is_partial and packet.kind in CONTRIBUTIONS and packet.data:
+            whole = partial.decode(packet.element, packet.data) is not None  # [PART-7]
+        if packet.flags & wire.PACKED:
+            try:
+                whole = len(packet.chunk.data) % packet.size == 0 and not packet.is_to_float32  # [ZERO-7]
+            except ValueError:
+                whole = False
+            whole = whole and not packet.is_partial
+        wrong = packet.flags & wire.TARGET or none or not whole  # [RDMA-6, ZERO-3]
         return "dropped_length" if wrong or packet.room > 63 * 1024 else None
 
     def foreign(self, packet, sender):
@@ -253,9 +257,10 @@ class ReferenceSwitch:
         packets = list(held.packets.values())
         disagree = packets[0].is_to_float32 or self.disagree(packets)
         none = all(wants_none(packet) for packet in packets)
-        packed_flag, data = (0, b"") if disagree else self.payload(packets, 1)
+        packed_flag, data = (0, b"") if disagree else self.payload(packets, 1, session.spec.payload)
+        disagree = disagree or data is None  # [PART-8]
         return dataclasses.replace(
-            packets[0], worker=session.spec.uplink, data=data,
+            packets[0], worker=session.spec.uplink, data=data or b"",
             flags=repeat | packed_flag | (wire.DISAGREE if disagree else 0) | (wire.NO_ELEMENTS if none else 0),
         ).sealed(session.key).encode()  # fmt: skip
 
@@ -272,11 +277,16 @@ class ReferenceSwitch:
         told = any(packet.flags & wire.DISAGREE for packet in packets)
         if told or len(calls) > 1:
             return True
+        if packets[0].is_partial:
+            return len({packet.data[:2] for packet in packets if packet.data}) > 1
         chunks = [packet.chunk for packet in packets if packet.data]
         return len({len(chunk.data) for chunk in chunks}) > 1 or len({chunk.first for chunk in chunks} - {0}) > 1
 
-    def payload(self, packets, divisor):
-        """The flag and the payload of a result. [ZERO-5]"""
+    def payload(self, packets, divisor, room=None):
+        """The flag and the payload of a result [ZERO-5]; with `room`, of what goes to the parent, None if that is less."""
+        parts = partials(packets)
+        if room is not None and parts:
+            return 0, self.summed(packets[0].element, parts, room)
         data, chunks = self.reduced(packets, divisor), [packet.chunk for packet in packets if packet.data]
         if not chunks or not all(chunk.first for chunk in chunks):
             return 0, data
@@ -288,9 +298,18 @@ class ReferenceSwitch:
         """Element by element, of the contributions that have elements, in the order of the workers."""
         taking_part = [packet.words for packet in sorted(packets, key=lambda packet: packet.worker) if packet.data]
         element, operation = packets[0].element, elements.OPERATIONS[packets[0].operation]
+        if packets[0].is_partial:
+            parts = partials(packets)
+            return elements.join(self.rounded(element, parts, divisor), element.size) if parts else b""
         size = elements.result_size(element, operation)
         columns = zip(*taking_part)
         return elements.join([self.reduce(element, operation, divisor, c) for c in columns], size)
+
+    def summed(self, element, parts, room):
+        return partial.together(element, parts, room)
+
+    def rounded(self, element, parts, divisor):
+        return partial.rounded(element, parts, divisor)
 
     def reduce(self, element, operation, divisor, column):
         return elements.reduce(element, operation, divisor, column)
@@ -298,3 +317,9 @@ class ReferenceSwitch:
 
 def wants_none(packet):
     return bool(packet.flags & wire.NO_ELEMENTS)
+
+
+def partials(packets):
+    """Those that have elements, in the order of the workers; of other operations none."""
+    ordered = sorted(packets, key=lambda packet: packet.worker)
+    return [partial.decode(p.element, p.data) for p in ordered if p.data and p.is_partial]

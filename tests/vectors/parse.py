@@ -5,7 +5,7 @@ import pathlib
 import re
 from fractions import Fraction
 
-from vectors import elements, packed, vector, wire
+from vectors import elements, packed, partial, vector, wire
 from vectors.targets import COUNTERS
 from vectors.vector import Close, Count, Expect, Fields, Hex, ExactFields, Of, Open, Send, UnusedJob, Vector
 
@@ -280,7 +280,7 @@ class Parser:
         if exact:
             known |= {"wants-none": wire.NO_ELEMENTS, "disagree": wire.DISAGREE}
         marks, words = self.marks(words, known)
-        allowed = [*EXACT_LIMITS, "elements", "packed", "checksum", "key"] if exact else [*LIMITS, "words"]
+        allowed = [*EXACT_LIMITS, "elements", "packed", "terms", "checksum", "key"] if exact else [*LIMITS, "words"]
         values = dict(self.pairs(words, allowed))
         values.setdefault("worker", str(worker))
         values.setdefault("kind", str(wire.KINDS["exact_contribution" if exact else "contribution"]))
@@ -316,7 +316,7 @@ class Parser:
         checksum = values.pop("checksum", "right")
         if checksum not in ("right", "wrong"):
             self.fail(f"checksum={checksum}: allowed are right and wrong")
-        given, cut_into = values.pop("elements"), values.pop("packed", "")
+        given, cut_into, terms = values.pop("elements"), values.pop("packed", ""), values.pop("terms", None)
         values["type"] = number_of(values.get("type", "float32"), elements.NAMES)
         values["operation"] = number_of(values.pop("op", "sum"), elements.OPERATIONS)
         limits = EXACT_LIMITS | {"operation": 15}
@@ -324,7 +324,11 @@ class Parser:
         is_float32 = numbers["kind"] == wire.KINDS["exact_result"] and (
             numbers["operation"] == elements.OPERATIONS.index(elements.TO_FLOAT32)
         )
-        data = self.elements(given, elements.NAMES.index("float32") if is_float32 else numbers["type"])
+        kind = elements.NAMES.index("float32") if is_float32 else numbers["type"]
+        if terms is None:
+            data = self.elements(given, kind)
+        else:
+            data = self.partial(given, kind, self.number(terms, "terms", partial.MOST_TERMS))
         if cut_into:
             data = self.packed(cut_into, data, numbers["type"])
             numbers["flags"] = numbers.get("flags", 0) | wire.PACKED
@@ -353,12 +357,27 @@ class Parser:
         with this scale."""
         if text == "none":
             return b""
+        if text.startswith("hex:"):
+            return self.digits(text.removeprefix("hex:"))
         kind = elements.TYPES[elements.NAMES[number]] if number < len(elements.NAMES) else elements.TYPES["float32"]
+        return elements.join([self.element(value, kind) for value in self.each(text)], kind.size)
+
+    def each(self, text):
+        """`1,2*3`: 1, 2, 2, 2."""
         out = []
         for token in text.split(","):
             value, _, times = token.partition("*")
-            out += [self.element(value, kind)] * self.number(times or "1", "elements", 65536, 1)
-        return elements.join(out, kind.size)
+            out += [value] * self.number(times or "1", "elements", 65536, 1)
+        return out
+
+    def partial(self, text, number, terms):
+        """A contribution to a partial sum: `terms` times all elements; with 0, sums as in `1.5+0x1p-100`."""
+        kind, tokens = elements.TYPES[elements.NAMES[number]], self.each(text)
+        if terms == 0:
+            return partial.encode_sums(kind, [sum_of(token) for token in tokens])
+        bits = [self.element(token, kind) for token in tokens]
+        count = len(bits) // terms
+        return partial.encode_terms(kind, [bits[t * count : (t + 1) * count] for t in range(terms)])
 
     def element(self, text, kind):
         try:
@@ -459,6 +478,11 @@ class Parser:
 
 def is_exact(words):
     return any(word.startswith("elements=") for word in words)
+
+
+def sum_of(text):
+    """The exact sum of numbers with a plus between them."""
+    return elements.reduce_floats("sum", 1, [float_of(term) for term in text.split("+")])
 
 
 def number_of(text, names):

@@ -150,17 +150,24 @@ class ExactPacket:
         return elements.OPERATIONS[self.operation] == elements.TO_FLOAT32
 
     @property
+    def is_partial(self):
+        return elements.OPERATIONS[self.operation] == "partial"
+
+    @property
     def size(self):
         """Bytes of an element as this packet has it."""
-        return elements.result_size(self.element, elements.OPERATIONS[self.operation]) if self.is_result else (
-            self.element.size
+        return (
+            elements.result_size(self.element, elements.OPERATIONS[self.operation])
+            if self.is_result
+            else (self.element.size)
         )
 
     @property
     def room(self):
         """Bytes of the payload that contributions or the result of so many elements need."""
         result = elements.result_size(self.element, elements.OPERATIONS[self.operation])
-        return len(self.chunk.data) // self.size * max(self.element.size, result)
+        room = len(self.chunk.data) // self.size * max(self.element.size, result)
+        return len(self.data) if self.is_partial else room
 
     def right_checksum(self, key):
         header = dataclasses.replace(self, checksum=0, flags=self.flags & ~REPEAT, data=b"").encode()

@@ -2,7 +2,7 @@
 
 import dataclasses
 
-from vectors import elements, model, packed, wire
+from vectors import elements, model, packed, partial, wire
 from vectors.wrong_switches import WrongSwitch
 
 
@@ -74,6 +74,36 @@ class OneContributionIsTheResult(WrongSwitch, found_by="exact_bools"):
 
     def reduce(self, element, operation, divisor, column):
         return column[0] if len(column) == 1 else super().reduce(element, operation, divisor, column)
+
+
+class RoundsPartialSumsToTheType(WrongSwitch, found_by="exact_partial_sums_tree"):
+    """As a leaf of other sums does."""
+
+    def summed(self, element, parts, room):
+        return partial.encode_terms(element, [partial.rounded(element, parts, 1)])
+
+
+class RoundsPartialSumsTwice(WrongSwitch, found_by="exact_partial_sums"):
+    """Each contribution, and then their sum."""
+
+    def rounded(self, element, parts, divisor):
+        rounded = [[element.decode(bits) for bits in partial.rounded(element, [part], 1)] for part in parts]
+        once = [partial.Partial(1, [[number] for number in numbers]) for numbers in rounded]
+        return partial.rounded(element, once, divisor)
+
+
+class SendsSumsAlways(WrongSwitch, found_by="exact_partial_sums_tree"):
+    def summed(self, element, parts, room):
+        return super().summed(element, [dataclasses.replace(part, terms=0) for part in parts], room)
+
+
+class TakesNoPartialSumOfOneTerm(WrongSwitch, found_by="exact_partial_sums_lengths"):
+    """As if hosts of one rank sent ordinary contributions."""
+
+    def malformed_exact(self, frame):
+        reason = super().malformed_exact(frame)
+        partials = not reason and model.partials([wire.decode(frame)])
+        return "dropped_length" if partials and partials[0].terms == 1 else reason
 
 
 class SumsOfZerosAreZero(WrongSwitch, found_by="exact_sum_special"):

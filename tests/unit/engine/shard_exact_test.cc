@@ -295,7 +295,7 @@ TEST(ShardExact, MalformedFramesAreCountedAndDropped) {  // [EXACT-14, ERES-2]
       header([](wire::ExactHeader& h) { h.kind = static_cast<uint8_t>(wire::Kind::kResult); }),
       header([](wire::ExactHeader& h) { h.version = wire::kVersion + 1; }),
       header([](wire::ExactHeader& h) { h.type = kElementTypes; }),
-      header([](wire::ExactHeader& h) { h.operation = kReduceOps; }),
+      header([](wire::ExactHeader& h) { h.operation = kReduceOps + 1; }),
       header([](wire::ExactHeader& h) { h.divisor = 2; }),  // of integers
       header([](wire::ExactHeader& h) { h.seq = 0; }),
       header([](wire::ExactHeader& h) { h.worker = 0; }),

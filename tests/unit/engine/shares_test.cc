@@ -209,6 +209,14 @@ TEST(Shares, ChunksAreAsSmallAsMakesManyForEachShard) {  // [NCHUNK-1, NCHUNK-2,
   EXPECT_EQ(shares.chunk_bytes(sum_of(1 << 15, StreamChoice::kBulk)), 4096U) << "4 of a piece";
   EXPECT_EQ(shares.chunk_bytes(sum_of(1 << 15, StreamChoice::kShort)), 63U * 1024) << "as few as its lane has slots";
   EXPECT_EQ(Shares(sessions_of({1, 1}), 1).chunk_bytes(sum_of(1 << 20)), kPayload) << "not where they may not";
+  std::vector<SessionParameters> sessions = sessions_with_small_chunks(1);
+  sessions[0].partial_sum_ranks = 4;
+  const Shares partial(sessions, 4);  // [PART-9]
+  EXPECT_EQ(partial.chunk_bytes(sum_of(1 << 26)), (63U * 1024 - 8) / 16 * 4) << "room for the terms of four ranks";
+  EXPECT_EQ(partial.chunk_bytes(sum_of(1000)), 256U);
+  Collective maximum = sum_of(1 << 26);
+  maximum.op = ReduceOp::kMax;
+  EXPECT_EQ(partial.chunk_bytes(maximum), 63U * 1024);
   std::vector<SessionParameters> integers = sessions_with_small_chunks(1);
   integers[0].exact = false;
   EXPECT_EQ(Shares(integers, 1).chunk_bytes(sum_of(1 << 20)), 63U * 1024) << "whose blocks depend on the payload";

@@ -112,6 +112,32 @@ TEST(ExactCodec, AMeanOfFloat16IsDividedByEachWorkerOfATree) {  // [ETREE-6]
   EXPECT_EQ(sent, six) << "a sum";
 }
 
+TEST(ExactCodec, SendsPartialSumsOfFloatsWhereTheyAreWanted) {  // [PART-1, PART-4]
+  const std::vector<float> one = {1, 2, 3};
+  std::vector<float> result(3);
+  Collective c = in_place(ReduceOp::kSum, ElementType::kFloat32, result);
+  c.operands()->inputs = {one.data(), one.data(), one.data()};
+  c.operands()->divisor = 6;
+  std::array<uint8_t, 512> sent{};
+  const ExactCodec codec(c, 0, 2, true, true, sent.size());
+  EXPECT_EQ(codec.operation(), ReduceOp::kPartialSum);
+  EXPECT_EQ(codec.divisor(), 6) << "of float16 too";
+  ASSERT_EQ(codec.encode({1, 2}, sent.data()), 8U + 2 * sizeof(double));
+  double sums[2];
+  std::memcpy(sums, sent.data() + 8, sizeof sums);
+  EXPECT_EQ(sums[0], 6);
+  EXPECT_EQ(sums[1], 9);
+  c.type = ElementType::kFloat16;
+  EXPECT_EQ(ExactCodec(c, 0, 2, true, true, 512).divisor(), 6);
+  c.operands()->inputs = {};
+  EXPECT_EQ(ExactCodec(c, 0, 2, true, true, 512).source({0, 2}), nullptr) << "there is a head in front";
+  c.type = ElementType::kInt32;
+  EXPECT_EQ(ExactCodec(c, 0, 2, true, true, 512).operation(), ReduceOp::kSum);
+  c.type = ElementType::kFloat32;
+  c.op = ReduceOp::kMax;
+  EXPECT_EQ(ExactCodec(c, 0, 2, true, true, 512).operation(), ReduceOp::kMax);
+}
+
 TEST(ExactCodec, WritesWhatIsAskedFor) {
   std::vector<int32_t> input(100), output(22, -1);
   Collective c = in_place(ReduceOp::kMax, ElementType::kInt32, input);

@@ -159,5 +159,51 @@ TEST(ExactSum, ZerosAndWhatIsNotFinite) {
   EXPECT_EQ(FloatFormat::float16().quiet_nan(), 0x7e00U);
 }
 
+// ---- sums that travel ----
+
+TEST(FixedPoint, TravelsAsAnIntegerOfUnits) {  // [PART-6]
+  for (const FloatFormat& f :
+       {FloatFormat::float16(), FloatFormat::bfloat16(), FloatFormat::float32(), FloatFormat::float64()}) {
+    std::mt19937_64 random(7);
+    for (int round = 0; round < 200; ++round) {
+      FixedPoint sum;
+      FixedPoint difference;
+      for (size_t i = 0; i < (round < 3 ? size_t{kMaxWorkers} : 1 + random() % 4); ++i) {
+        uint64_t bits = random() % f.limit | (random() % 2 == 0 ? f.sign() : 0);
+        if (round == 0) bits = f.limit - 1;               // The largest sum of all.
+        if (round == 1) bits = (f.limit - 1) | f.sign();  // The smallest.
+        const double number = number_of(bits, f);
+        sum.add(number);
+        difference.add(-number);
+      }
+      std::vector<uint8_t> integer(f.fixed_bytes());
+      sum.store(integer.data(), f);
+      FixedPoint again;
+      again.add_fixed(integer.data(), f);
+      ASSERT_EQ(again.rounded(3, f), sum.rounded(3, f));
+      difference.add_fixed(integer.data(), f);
+      ASSERT_TRUE(difference.is_zero());
+      ASSERT_EQ(difference.rounded(1, f), 0U);
+      difference.add(number_of(1, f));
+      ASSERT_FALSE(difference.is_zero());
+    }
+  }
+}
+
+TEST(FixedPoint, StoresTwosComplement) {  // [PART-6]
+  const auto stored = [](double number) {
+    FixedPoint sum;
+    sum.add(number);
+    std::vector<uint8_t> bytes(FloatFormat::float16().fixed_bytes());
+    sum.store(bytes.data(), FloatFormat::float16());
+    return bytes;
+  };
+  EXPECT_EQ(stored(0x1p-24), (std::vector<uint8_t>{1, 0, 0, 0, 0, 0, 0, 0}));
+  EXPECT_EQ(stored(-0x1p-24), (std::vector<uint8_t>(8, 0xff)));
+  EXPECT_EQ(stored(1), (std::vector<uint8_t>{0, 0, 0, 1, 0, 0, 0, 0}));
+  EXPECT_EQ(stored(-0x1p10), (std::vector<uint8_t>{0, 0, 0, 0, 0xfc, 0xff, 0xff, 0xff}));
+  EXPECT_EQ(stored(0), (std::vector<uint8_t>(8, 0)));
+}
+
 }  // namespace
 }  // namespace switchml

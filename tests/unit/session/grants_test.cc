@@ -90,10 +90,10 @@ TEST(Grants, ThatDoNotSuitTheSettingsNameTheSwitch) {
   config.controller = "c:1";
   EXPECT_EQ(problem(config, {integers, integers}), "") << "a controller's chips";
   config.precision = Precision::kExact;
-  EXPECT_EQ(problem(config, {grant_of(wire::kOpenExact | wire::kOpenTree)}),
-            "SWITCHML_PRECISION=\"exact\" cannot be had: the ranks are at several switches of controller c:1, and each "
-            "of these rounds; use auto, or ranks at one switch");
+  EXPECT_EQ(problem(config, {grant_of(wire::kOpenExact | wire::kOpenTree)}), "");
   EXPECT_EQ(problem(config, {exact}), "");
+  EXPECT_EQ(problem(config, {integers}),
+            "SWITCHML_PRECISION=\"exact\" cannot be had: switch s0 adds integers; use auto, or a switch in software");
 }
 
 TEST(Grants, AFlagIsOfferedIfAllExactGrantsHaveIt) {

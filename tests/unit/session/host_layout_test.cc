@@ -93,7 +93,7 @@ TEST(HostLayout, HostsAreWorkersWhereTheyHaveSeveralRanksAndNothingElseIsAskedFo
   EXPECT_TRUE(wanted("aabb", [](Config* c) { c->switch_address = "s:1"; }));
   EXPECT_FALSE(wanted("aabb", [](Config* c) { c->transport = "udp"; }));
   EXPECT_TRUE(wanted("aabb", [](Config* c) { c->transport = "tcp"; }));
-  EXPECT_FALSE(wanted("aabb", [](Config* c) { c->precision = Precision::kExact; }));
+  EXPECT_TRUE(wanted("aabb", [](Config* c) { c->precision = Precision::kExact; }));
   EXPECT_FALSE(wanted("aabb", [](Config* c) { c->controller = "c:1"; }));
   EXPECT_FALSE(wanted("aabb", [](Config* c) { c->fallback = true; }));
   EXPECT_FALSE(wanted("aabb", [](Config* c) { c->shards = 2; }));

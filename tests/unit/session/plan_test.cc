@@ -24,14 +24,14 @@ class PlanTest : public ::testing::Test {
     said_.set("secret0", 7);
     said_.set("secret1", 8);
   }
-  static Blob grant() {
+  static Blob grant(uint32_t payload = 1024, uint64_t more_flags = 0) {
     wire::OpenReply granted;
     granted.job = 3;
     granted.epoch = 4;
     granted.session_key = 5;
     granted.slots = 64;
-    granted.payload = 1024;
-    granted.flags = wire::kOpenExact;
+    granted.payload = payload;
+    granted.flags = wire::kOpenExact | more_flags;
     granted.lease_ms = 1000;
     Blob blob;
     write_grant(granted, &blob);
@@ -87,6 +87,25 @@ TEST_F(PlanTest, HostsAreWorkersIfRank0SaysSo) {
   EXPECT_EQ(plan->first_shard(1), 1);
   EXPECT_TRUE(plan->speaks(2));
   EXPECT_FALSE(plan->speaks(3));
+}
+
+TEST_F(PlanTest, SumsTravelExactlyWhereTheyMeetOnTheWay) {  // [PART-9]
+  said_.set("hosts", "workers");
+  const HostLayout hosts = HostLayout::of({"a", "a", "a", "b"});
+  EXPECT_EQ(read(hosts)->sessions[0].partial_sum_ranks, 0U) << "they are rounded, unless the precision is exact";
+  config_.precision = Precision::kExact;
+  EXPECT_EQ(read(hosts)->sessions[0].partial_sum_ranks, 3U);
+  said_.put(session_key(1), grant(256));
+  EXPECT_EQ(read(hosts).status().message(),
+            "SWITCHML_PRECISION=\"exact\" cannot be had: a payload of 256 bytes is too short, at least 512 are needed");
+  said_.set("hosts", "");
+  EXPECT_EQ(read(hosts)->sessions[1].partial_sum_ranks, 0U) << "terms meet at the switch alone";
+  said_.put(session_key(1), grant(512, wire::kOpenTree));
+  const auto tree = read();
+  for (const SessionParameters& session : tree->sessions) EXPECT_EQ(session.partial_sum_ranks, size_t{kMaxWorkers});
+  said_.put(session_key(1), grant());
+  switches_[0].tree_id = 9;
+  EXPECT_EQ(read()->sessions[1].partial_sum_ranks, size_t{kMaxWorkers}) << "it may move to a tree";
 }
 
 TEST_F(PlanTest, SaysWhatElseTheRanksMayTake) {

@@ -179,9 +179,10 @@ ParseError parse_as_exact(const Bytes& frame, Kind expected = Kind::kExactContri
 
 /// The row of docs/protocol-exact.md about operations and types, as numbers.
 bool is_operation(int type, int operation, int divisor) {
-  if (type > 13 || operation > 8) return false;
+  if (type > 13 || operation > 9) return false;
   const bool floats = type <= 2 || type == 8 || type == 10 || type == 11;
   const bool blocks = type >= 12;
+  if (operation == 9) return (type <= 2 || type == 8) && divisor >= 1 && divisor <= 128;
   if (operation == 8) return (type == 1 || type == 2 || type >= 10) && divisor >= 1 && divisor <= 128;
   if (blocks && operation != 3) return false;
   if (operation >= 5 && floats) return false;
@@ -221,8 +222,8 @@ TEST(ParseExact, TakesEveryOperationOfTheTypesThatHaveIt) {
     }
   }
   // 6 types of floats: a sum with 128 divisors and four others. 5 of integers: eight. bool: none and three. Blocks of 2
-  // types: none. 6 narrow types: a sum to float32.
-  EXPECT_EQ(taken, 6 * (128 + 4) + 5 * 8 + 4 + 2 + 6 * 128);
+  // types: none. 6 narrow types: a sum to float32. 4 types of floats: a sum of partial sums.
+  EXPECT_EQ(taken, 6 * (128 + 4) + 5 * 8 + 4 + 2 + 6 * 128 + 4 * 128);
 }
 
 TEST(ParseExact, TakesWholeElementsUpToTheLargestPayload) {
@@ -263,6 +264,17 @@ TEST(ParseExact, TakesOfSumsToFloat32WhatFitsBothWays) {
     ASSERT_EQ(parse_exact(frame.data(), frame.size(), Kind::kExactContribution, &packet), ParseError::kNone);
     EXPECT_EQ(packet.count, 3U);
     EXPECT_EQ(packet.room, 3 * received);
+  }
+}
+
+TEST(ParseExact, LeavesTheLengthOfPartialSumsToTheirReader) {  // [PART-1, PART-7]
+  for (const size_t bytes : {size_t{0}, size_t{9}, size_t{63}, kMaxPayloadBytes, kMaxPayloadBytes + 1}) {
+    const Bytes frame = exact(bytes, {0, 9, 1, 5});
+    EXPECT_EQ(parse_as_exact(frame), bytes <= kMaxPayloadBytes ? ParseError::kNone : ParseError::kLength) << bytes;
+    Bytes result = frame;
+    result[0] = static_cast<uint8_t>(kVersion << 4 | static_cast<uint8_t>(Kind::kExactResult));
+    const bool whole = bytes % 4 == 0 && bytes <= kMaxPayloadBytes;
+    EXPECT_EQ(parse_as_exact(result, Kind::kExactResult), whole ? ParseError::kNone : ParseError::kLength) << bytes;
   }
 }
 
