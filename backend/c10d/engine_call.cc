@@ -57,6 +57,7 @@ void EngineCall::add(const at::Tensor& input, const at::Tensor& output, size_t b
 void EngineCall::add(Collective part, const at::Tensor& input, const at::Tensor& output, size_t begin, size_t end) {
   part.deadline = deadline_;
   part.title = title_of(call_);
+  part.exactly = exactly_;
   Operands& operands = *part.operands();
   operands.input = input.data_ptr();
   operands.output = {output.defined() ? output.data_ptr() : nullptr, begin, end};

@@ -24,6 +24,8 @@ class EngineCall {
   /// The caller waits for the result at once: issue() returns when it is there, or half a second later, if nothing of
   /// the group's is under way.
   void waited_for() { waits_ = true; }
+  /// Sums that are added after this go exactly, though a switch of integers could add them. All ranks must do so.
+  void exactly() { exactly_ = true; }
   /// The result replaces the tensor.
   void in_place(const at::Tensor& tensor);
   /// The result replaces the tensor where `is_root`; elsewhere it stays as it is.
@@ -111,6 +113,7 @@ class EngineCall {
   const Time deadline_;
   c10::SmallVector<at::Tensor, 1> inputs_;
   bool apart_ = false;
+  bool exactly_ = false;
   bool waits_ = false;
   bool precheck_ = false;
 };

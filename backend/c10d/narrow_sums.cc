@@ -111,7 +111,9 @@ ProcessGroupSwitchML::WorkPtr ProcessGroupSwitchML::sum_to_float32(const at::Ten
   const c10d::OpType type = sum.scatters ? c10d::OpType::REDUCE_SCATTER : c10d::OpType::ALLREDUCE;
   const NarrowTerms terms = NarrowArguments(call, output, input).terms(sum.format, sum.scatters ? size_ : 1);
   EngineCall summing = engine_call(call, type, sum.mean ? c10d::ReduceOp::AVG : c10d::ReduceOp::SUM, {{}, sum.waits});
-  summing.detail(std::string("of ") + switchml::to_string(terms.type) + " to float32");
+  // Outputs of different lengths may take as many blocks.
+  const std::string outputs = std::to_string(output.numel()) + " elements of float32";
+  summing.detail(std::string("of ") + switchml::to_string(terms.type) + " to " + outputs);
   const auto floats = static_cast<int64_t>(terms.count_of_part * terms.values());
   // The last block of a part may have more numbers than the output.
   const bool is_whole = floats == output.numel();
@@ -124,6 +126,7 @@ ProcessGroupSwitchML::WorkPtr ProcessGroupSwitchML::sum_to_float32(const at::Ten
   } else {
     for (size_t& end : ends) end *= terms.values();
     const at::Tensor wide = widened(input, terms);
+    summing.exactly();
     ends.empty() ? summing.slice(wide, result, 0) : summing.slice(wide, result, begin * terms.values(), ends);
   }
   if (!is_whole) summing.copy(result.narrow(0, 0, output.numel()).view(output.sizes()), output);

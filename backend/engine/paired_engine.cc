@@ -50,8 +50,8 @@ void SharedFate::tell() {
 }
 
 bool PairedEngine::goes_to_switch(const Collective& collective) const {
-  return collective.operands() != nullptr && collective.op != ReduceOp::kBarrier && collective.count > few_ &&
-         integer_can(collective.op, collective.type);
+  return !collective.exactly && collective.operands() != nullptr && collective.op != ReduceOp::kBarrier &&
+         collective.count > few_ && integer_can(collective.op, collective.type);
 }
 
 void PairedEngine::submit(Collective collective) {

@@ -160,6 +160,7 @@ class Writer {
     uint64_t low_bits = 0;
     if (total.is_finite() && !is_exact(bits, wide, total.finite(), &low_bits)) {
       bits = wide.quiet_nan();
+      low_bits = 0;
       list(i, total.finite());
     }
     std::memcpy(high(i), &bits, wide_size(sum_.type));

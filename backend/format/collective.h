@@ -128,6 +128,8 @@ struct Collective {
   uint64_t tag = 0;
   /// For messages, where this is only a part: the number of elements of the whole.
   size_t total_count = 0;
+  /// A reduction: a switch of integers does not get it. All workers must choose alike.
+  bool exactly = false;
   /// All workers must choose alike. Ignored where there is one stream only. Where it is chosen, collectives of the two
   /// streams have no order between them.
   StreamChoice stream = StreamChoice::kByLength;

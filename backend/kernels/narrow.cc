@@ -172,6 +172,7 @@ void narrow_bfloat16(const float* source, float* error, size_t n, uint8_t* out) 
     std::memcpy(to, rounded, sizeof rounded);
   };
   in_runs(source, error, whole, out, 2 * kRun, run);
+  if (whole == n) return;
   uint8_t rest[2 * kRun];  // only what is there is written
   in_runs(source + whole, error == nullptr ? nullptr : error + whole, n - whole, rest, sizeof rest, run);
   std::memcpy(out + 2 * whole, rest, 2 * (n - whole));

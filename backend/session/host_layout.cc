@@ -103,7 +103,9 @@ std::vector<std::string> HostLayout::names() const {
 bool wants_hosts(const Config& config, const HostLayout& layout, bool faults) {
   const bool by_themselves =
       config.transport == "udp" || !config.controller.empty() || config.fallback || config.shards != 1 || faults;
-  return !by_themselves && layout.hosts() > 1 && layout.most() > 1 &&
+  const bool is_short = config.precision == Precision::kExact && config.payload_bytes != 0 &&
+                        config.payload_bytes < kMinPartialSumPayload;  // [PART-9]
+  return !by_themselves && !is_short && layout.hosts() > 1 && layout.most() > 1 &&
          (config.slots == 0 || config.slots >= layout.owners() * kMinSlots);
 }
 

@@ -36,12 +36,13 @@ Carrier read_carrier(const std::string& name, Carrier otherwise) {
   return otherwise;
 }
 
-// Sums of floats travel exactly where hosts or trees add them on the way [PART-1]. A planned session may move to a
-// tree.
-Status let_sums_travel_exactly(const HostLayout& hosts, std::vector<SessionParameters>* sessions) {
+// Sums of floats travel exactly where hosts or trees add them on the way [PART-1]. A controller may move a session to a
+// tree, if it is planned or comes back from a failover.
+Status let_sums_travel_exactly(const HostLayout& hosts, bool fallback, std::vector<SessionParameters>* sessions) {
   size_t ranks = hosts.ranks() > 0 ? static_cast<size_t>(hosts.most()) : 0;
   for (const SessionParameters& session : *sessions) {
-    if (session.tree || session.tree_id != 0) ranks = kMaxWorkers;
+    const bool may_move = session.tree_id != 0 || (session.controlled && fallback);
+    if (session.tree || may_move) ranks = kMaxWorkers;
   }
   for (SessionParameters& session : *sessions) {
     session.partial_sum_ranks = ranks;
@@ -75,7 +76,8 @@ Result<Plan> read_plan(const Blob& said, const PlanTerms& terms, std::vector<Swi
     plan.sessions.push_back(std::move(session));
   }
   if (terms.config.precision == Precision::kExact) {
-    if (Status status = let_sums_travel_exactly(plan.hosts, &plan.sessions); !status.ok()) return status;
+    if (Status status = let_sums_travel_exactly(plan.hosts, terms.config.fallback, &plan.sessions); !status.ok())
+      return status;
   }
   plan.checks_paths = said.text("check") == "1";
   plan.may_take_tcp = said.text("tcp") == "1";

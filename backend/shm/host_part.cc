@@ -75,6 +75,7 @@ Collective part_of_host(const Board& board, uint64_t seq, const Collective& whol
   part.sequence = whole.sequence;
   part.title = whole.title;
   part.total_count = whole.count;
+  part.exactly = whole.exactly;
   const int root = whole.root() < 0 ? -1 : host_map.host_of(whole.root());  // [MOVED-8]
   const ElementRange wanted = wanted_here(board, seq, elements);            // [MOVED-5]
   const bool is_wanted = wanted.count > 0;

@@ -23,7 +23,7 @@ class Format(typing.NamedTuple):
 
     def empty(self, elements):
         """Room for the terms of whole blocks."""
-        return torch.empty(elements // self.elements * self.items, dtype=self.dtype)
+        return torch.empty(elements // self.elements * self.items, dtype=self.dtype, device="cpu")
 
     def narrow(self, source, error, terms):
         """Rounds source + error to `terms`, zeros behind it, and keeps in `error` what is lost."""
@@ -39,6 +39,11 @@ FORMATS = {
     "fp8": Format("float8_e4m3fn", torch.uint8, 64, 65),
     "int8": Format("int8", torch.uint8, 64, 65),
 }
+
+
+def zeros(elements):
+    """float32 on the host, whatever the program's defaults are."""
+    return torch.zeros(elements, dtype=torch.float32, device="cpu")
 
 
 def reduce_scatter(terms, output, operation, group, form):

@@ -16,7 +16,8 @@ def all_reduce(input, output, op=dist.ReduceOp.SUM, group=None, async_op=False, 
     "int8" or "float8_e4m3fn": blocks of 65 bytes. The first, s, is a scale of 2**(s - 127), with 255 for NaN; 64
     numbers of the format follow. The last block is filled with zeros.
 
-    Between hosts with one rank each contributions travel as narrow as they are. Elsewhere they are widened first.
+    Between hosts with one rank each contributions travel as narrow as they are. Elsewhere they are widened first, and
+    each host of several ranks rounds its part of the sum to float32, too.
     """
     return _sum("all_reduce", input, output, op, group, async_op, format)
 
@@ -28,14 +29,20 @@ def reduce_scatter(input, output, op=dist.ReduceOp.SUM, group=None, async_op=Fal
     return _sum("reduce_scatter", input, output, op, group, async_op, format)
 
 
+def name_of(op):
+    """ReduceOp.MAX for the constant, and for an object made of it."""
+    names = getattr(dist.ReduceOp, "RedOpType", dist.ReduceOp).__members__.items()
+    return next((f"ReduceOp.{name}" for name, constant in names if op == constant), repr(op))
+
+
 def _sum(name, input, output, op, group, async_op, format):
     for what, tensor in (("input", input), ("output", output)):
         if not isinstance(tensor, torch.Tensor):
             raise TypeError(f"switchml.{name}: the {what} is a {type(tensor).__name__}; allowed: a tensor")
     if format is not None and not isinstance(format, str):
         raise TypeError(f"switchml.{name}: the format is a {type(format).__name__}; allowed: a str, or None")
-    if op not in (dist.ReduceOp.SUM, dist.ReduceOp.AVG):
-        raise ValueError(f"switchml.{name}: the operation is {op}; allowed: ReduceOp.SUM, ReduceOp.AVG")
+    if not (op == dist.ReduceOp.SUM or op == dist.ReduceOp.AVG):  # A ReduceOp object has no hash that `in` could take.
+        raise ValueError(f"switchml.{name}: the operation is {name_of(op)}; allowed: ReduceOp.SUM, ReduceOp.AVG")
 
     def issue(backend):
         if not hasattr(backend, "_sum_to_float32"):

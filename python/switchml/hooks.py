@@ -5,9 +5,10 @@
     model = DistributedDataParallel(...)
     model.register_comm_hook(hooks.State(), hooks.fp8)
 
-Each rank rounds its gradients to the format; the mean of what the ranks then have is exact, and rounded to the format
-again for the way back. What each rounding loses is added to the gradients of the next step. All ranks get the same
-bits. docs/operations.md says what a step costs, and which gradients are taken.
+Each rank rounds its gradients to the format; the mean of what the ranks then have is exact (each host of several ranks
+rounds its part to float32), and rounded to the format again for the way back. What each rounding loses is added to the
+gradients of the next step. All ranks get the same bits. docs/operations.md says what a step costs, and which gradients
+are taken.
 """
 
 import collections
@@ -63,20 +64,28 @@ class State:
             # Means are asked for in the order of buckets, and gathers when means are there: each order is the same on
             # all ranks, but how they mix is not.
             is_default = group is dist.distributed_c10d._get_default_group()
-            among_members = {} if is_default else {"use_local_synchronization": True}
-            self.gather_group = dist.new_group(dist.get_process_group_ranks(group), backend="switchml", **among_members)
+            options = _timeout_of(group) if is_default else {"use_local_synchronization": True, **_timeout_of(group)}
+            self.gather_group = dist.new_group(dist.get_process_group_ranks(group), backend="switchml", **options)
         return group, self.gather_group
 
     def _errors_of(self, bucket, part):
-        """DDP makes other buckets after its first step. A state that was restored keeps its errors for these."""
+        """After its first step DDP makes other buckets, which may be of the same sizes. So that step has no errors, and
+        leaves none. A state that was restored keeps its own meanwhile."""
         index, sizes = bucket.index(), tuple(gradient.numel() for gradient in bucket.gradients())
-        kept = self._errors.get(index)
+        kept = self._errors.get(index) if self._steps > 0 else None
         if kept is not None and kept.sizes == sizes and kept.part.numel() == part:
             return kept
-        fresh = _Errors(sizes, torch.zeros(bucket.buffer().numel()), torch.zeros(part))
-        if kept is None or self._steps > 0:
+        fresh = _Errors(sizes, _gradients.zeros(bucket.buffer().numel()), _gradients.zeros(part))
+        if self._steps > 0:
             self._errors[index] = fresh
         return fresh
+
+
+def _timeout_of(group):
+    """As an argument of new_group(); nothing where PyTorch does not say it."""
+    options = getattr(group._get_backend(torch.device("cpu")), "options", None)
+    timeout = getattr(options, "_timeout", None)
+    return {} if timeout is None else {"timeout": timeout}
 
 
 class _InOrder:
@@ -117,7 +126,7 @@ class _Bucket:
         self.way, self.form, self.buffer = state._way, form, bucket.buffer()
         part = form.whole(-(-self.buffer.numel() // ranks))
         errors = state._errors_of(bucket, part)
-        self.error_of_part, self.mean, self.has_mean = errors.part, torch.empty(part), False
+        self.error_of_part, self.mean, self.has_mean = errors.part, _gradients.zeros(part), False
         self.terms = form.empty(part * ranks)
         form.narrow(self.buffer, errors.bucket, self.terms)
         work = _gradients.reduce_scatter(self.terms, self.mean, dist.ReduceOp.AVG, group, form)

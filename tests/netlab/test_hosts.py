@@ -43,6 +43,12 @@ def test_every_bit_is_right(network, weather, precision):
     job.end()
 
 
+def test_widened_terms_do_not_become_integers(network):
+    job = job_on(network, "narrow", precision="integer")
+    job.run(GENEROUS, "narrow_sums", 1)
+    job.end()
+
+
 def test_a_host_sends_once_for_all_its_ranks(network):
     """As many packets leave a host of three ranks as one of a single rank, but for chunks that announce collectives."""
     elements, sent = 2 * 2**20, {}

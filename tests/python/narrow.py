@@ -57,7 +57,9 @@ def blocks(format, rank, length, seed):
 
 
 def sum_by_hosts(values, of_a_host, divisor=1):
-    """The exact sum, rounded to float32 once; of hosts of several ranks each host's is rounded before."""
+    """The exact sum, rounded to float32 once; of hosts of several ranks each host's is rounded before. That of -0 alone
+    is -0."""
     hosts = [values[first : first + of_a_host] for first in range(0, len(values), of_a_host)]
     rounded = values if of_a_host == 1 else [rounded_sum(host, 1, torch.float32) for host in hosts]
-    return rounded_sum(rounded, divisor, torch.float32)
+    otherwise = torch.stack([(each != 0) | ~each.signbit() for each in values]).any(0)
+    return torch.where(otherwise, rounded_sum(rounded, divisor, torch.float32), torch.tensor(-0.0))

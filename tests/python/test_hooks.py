@@ -1,6 +1,7 @@
 """DDP hooks that send gradients in 8 or 16 bits: their results against what docs/operations.md says, computed in one
 process with PyTorch's own conversions, to the bit."""
 
+import datetime
 import io
 import os
 import pickle
@@ -74,19 +75,20 @@ class Oracle:
         self.hook, self.ranks = hook, ranks
         self.errors, self.part_errors = {}, {}
 
-    def step(self, index, gradients):
-        """The bucket that all ranks get."""
+    def step(self, index, gradients, first=False):
+        """The bucket that all ranks get. first: of a state, which neither adds errors nor keeps any."""
         size = gradients[0].numel()
         part = -(-size // self.ranks)
         part = part if self.hook == "bf16" else -(-part // 64) * 64
         whole = part * self.ranks
-        errors = self.errors.get(index, torch.zeros(self.ranks, whole))
+        kept, part_kept = ({}, {}) if first else (self.errors, self.part_errors)
+        errors = kept.get(index, torch.zeros(self.ranks, whole))
         sums = torch.stack([nn.functional.pad(each, (0, whole - size)) for each in gradients]) + errors
         terms = torch.stack([narrowed(each, self.hook) for each in sums])
-        self.errors[index] = sums - terms
-        mean = rounded_sum(list(terms), self.ranks, torch.float32) + self.part_errors.get(index, torch.zeros(whole))
+        kept[index] = sums - terms
+        mean = rounded_sum(list(terms), self.ranks, torch.float32) + part_kept.get(index, torch.zeros(whole))
         answer = narrowed(mean, self.hook)
-        self.part_errors[index] = mean - answer
+        part_kept[index] = mean - answer
         return answer[:size]
 
 
@@ -112,10 +114,10 @@ def rank_equals_the_oracle(hook):
     """With the state saved and restored in the middle."""
     rank, ranks = dist.get_rank(), dist.get_world_size()
     state, oracle = hooks().State(), Oracle(hook, ranks)
-    for step in range(5):
+    for step in range(6):
         every = [[gradients_of(each, step, index) for index in range(len(SIZES))] for each in range(ranks)]
         for index, found in enumerate(run_step(state, hook, every[rank])):
-            wanted = oracle.step(index, [torch.cat(of_rank[index]) for of_rank in every])
+            wanted = oracle.step(index, [torch.cat(of_rank[index]) for of_rank in every], first=step in (0, 3))
             assert found.view(torch.int32).equal(wanted.view(torch.int32)), f"step {step}, bucket {index}"
         if step == 2:
             groups = state.gather_group
@@ -154,7 +156,7 @@ def rank_alone(hook):
     for step in range(3):
         gradients = gradients_of(dist.get_rank(), step, 1)
         (found,) = run_step(state, hook, [gradients])
-        assert found.equal(oracle.step(0, [torch.cat(gradients)]))
+        assert found.equal(oracle.step(0, [torch.cat(gradients)], first=step == 0))
 
 
 @pytest.mark.parametrize("hook", HOOKS)
@@ -193,6 +195,7 @@ def rank_other_buckets():
     whole = values((90,), torch.float32, 0)
     first, second = [whole], list(whole.split((60, 30)))
     run_step(state, "int8", [first])
+    assert not state._errors
     run_step(state, "int8", [second])
     kept = state._errors[0]
     assert kept.sizes == (60, 30)
@@ -207,6 +210,26 @@ def rank_other_buckets():
     assert again._errors[0].sizes == (90,)
 
 
+def rank_other_order(hook):
+    """Of two gradients of one size, one of which is much larger, in the step in which a state is restored too."""
+    rank, ranks = dist.get_rank(), dist.get_world_size()
+    every = [[values((64,), torch.float32, each) * 1000, values((64,), torch.float32, each)] for each in range(ranks)]
+    state, oracle = hooks().State(), Oracle(hook, ranks)
+    for step in range(4):
+        first = step in (0, 2)
+        ordered = [of_rank[::-1] if first else of_rank for of_rank in every]
+        (found,) = run_step(state, hook, [ordered[rank]])
+        assert found.equal(oracle.step(0, [torch.cat(each) for each in ordered], first)), f"step {step}"
+        if step == 1:
+            group, state = state.gather_group, pickle.loads(pickle.dumps(state))
+            state.gather_group = group
+
+
+@pytest.mark.parametrize("hook", HOOKS)
+def test_errors_stay_with_their_gradients_in_buckets_of_another_order(hook):
+    harness.pool(2).run(rank_other_order, hook)
+
+
 def test_errors_are_of_the_buckets_that_stay():
     harness.pool(2).run(rank_other_buckets)
 
@@ -214,7 +237,8 @@ def test_errors_are_of_the_buckets_that_stay():
 def rank_saved():
     """As a checkpoint has it."""
     state = hooks().State()
-    run_step(state, "fp8", [gradients_of(dist.get_rank(), 0, 1)])
+    for step in range(2):
+        run_step(state, "fp8", [gradients_of(dist.get_rank(), step, 1)])
     file = io.BytesIO()
     torch.save(state, file)
     file.seek(0)
@@ -268,6 +292,38 @@ def test_a_destroyed_group_is_an_error_of_all_buckets():
         own.start(rank_left_alone, True)
         (messages,) = own.finish(ranks=[0])
     assert all(message is not None for message in messages), messages
+
+
+def rank_defaults(hook):
+    """Those of new tensors, which a program may have set, are not of what a state keeps."""
+    state, oracle = hooks().State(), Oracle(hook, dist.get_world_size())
+    for step in range(2):
+        every = [gradients_of(rank, step, 1) for rank in range(dist.get_world_size())]
+        wanted = oracle.step(0, [torch.cat(of_rank) for of_rank in every], first=step == 0)
+        torch.set_default_dtype(torch.float64)
+        torch.set_default_device("meta")
+        try:
+            (found,) = run_step(state, hook, [every[dist.get_rank()]])
+        finally:
+            torch.set_default_device(None)
+            torch.set_default_dtype(torch.float32)
+        assert found.equal(wanted)
+
+
+@pytest.mark.parametrize("hook", HOOKS)
+def test_defaults_of_new_tensors_do_not_matter(hook):
+    harness.pool(2).run(rank_defaults, hook)
+
+
+def rank_timeout():
+    state = hooks().State(dist.new_group(timeout=datetime.timedelta(seconds=77)))
+    run_step(state, "bf16", [[torch.ones(300)]])
+    return hooks()._timeout_of(state.gather_group)
+
+
+def test_the_gather_group_has_the_timeout_of_the_other():
+    for found in harness.pool(2).run(rank_timeout):
+        assert found == {"timeout": datetime.timedelta(seconds=77)}
 
 
 # ---- under DDP ----

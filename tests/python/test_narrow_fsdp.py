@@ -20,12 +20,12 @@ WORLDS = (2, 3)
 PART = 150  # elements of a rank: not whole blocks
 
 
-def parts_of(tensor, hook):
+def parts_of(tensor, hook, size=PART):
     """What the terms of a tensor mean, each rank's part in blocks of its own."""
     if hook == "bf16":
         return narrowed(tensor, hook)
-    padded = [nn.functional.pad(part, (0, -PART % 64)) for part in tensor.split(PART)]
-    return torch.cat([narrowed(part, hook)[:PART] for part in padded])
+    padded = [nn.functional.pad(part, (0, -size % 64)) for part in tensor.split(size)]
+    return torch.cat([narrowed(part, hook)[:size] for part in padded])
 
 
 def rank_equals_the_oracle(hook, operation):
@@ -90,6 +90,89 @@ def rank_trains(form):
 @pytest.mark.parametrize("form", HOOKS)
 def test_training(world, form):
     assert len(set(harness.pool(world).run(rank_trains, form))) == 1
+
+
+def rank_other_parameters(form):
+    """`a` has gradients in the first step, `b` in the others."""
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.fsdp import fully_shard
+
+    from switchml import fsdp
+
+    class Either(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.a, self.b = nn.Parameter(torch.ones(64)), nn.Parameter(torch.ones(64))
+
+        def forward(self, chosen, factors):
+            return (getattr(self, chosen) * factors).sum()
+
+    rank, ranks = dist.get_rank(), dist.get_world_size()
+    mesh = init_device_mesh("cpu", (ranks,))
+    model = fully_shard(nn.Sequential(fully_shard(Either(), mesh=mesh)), mesh=mesh)[0]
+    comms = fsdp.narrow_gradients(model, form)
+    assert list(comms) == [""] and isinstance(comms[""], fsdp.ReduceScatter)
+    errors = torch.zeros(ranks, 64)
+    for step, chosen in enumerate("abba"):
+        size = 1000 if chosen == "a" else 1
+        gradients = torch.stack([values((64,), torch.float32, each, seed=step) * size for each in range(ranks)])
+        sums = gradients + errors if step == 2 else gradients
+        terms = torch.stack([parts_of(each, form, 32) for each in sums])
+        errors = sums - terms
+        model.zero_grad()
+        model(chosen, gradients[rank]).backward()
+        wanted = rounded_sum(list(terms), ranks, torch.float32)
+        assert getattr(model, chosen).grad.to_local().equal(wanted.split(32)[rank]), f"step {step}"
+    assert comms[""]._errors.equal(errors[rank]) and errors.any()
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("form", HOOKS)
+def test_errors_are_of_the_parameters_that_have_gradients(form):
+    harness.pool(2).run(rank_other_parameters, form)
+
+
+def rank_defaults():
+    from switchml import fsdp
+
+    torch.set_default_dtype(torch.float64)
+    torch.set_default_device("meta")
+    try:
+        ours, part = fsdp.ReduceScatter("fp8"), torch.empty(4, dtype=torch.float32, device="cpu")
+        ours(part, torch.ones(8, dtype=torch.float32, device="cpu"), dist.group.WORLD, dist.ReduceOp.SUM)
+    finally:
+        torch.set_default_device(None)
+        torch.set_default_dtype(torch.float32)
+    assert part.eq(2).all()
+
+
+def test_defaults_of_new_tensors_do_not_matter():
+    harness.pool(2).run(rank_defaults)
+
+
+def rank_factor(forced):
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.fsdp import fully_shard
+
+    from switchml import fsdp
+
+    model = fully_shard(nn.Linear(8, 8), mesh=init_device_mesh("cpu", (dist.get_world_size(),)))
+    fsdp.narrow_gradients(model, "bf16")
+    model.set_gradient_divide_factor(4.0)
+    if forced:
+        model.set_force_sum_reduction_for_comms(True)
+    said = harness.caught(model(torch.ones(1, 8)).sum().backward)
+    return said if said else model.bias.grad.full_tensor().tolist()
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_divide_factor_needs_sums():
+    with harness.fresh_pool(2, with_gloo=False) as own:
+        for said in own.run(rank_factor, False):
+            assert "the operation is ReduceOp.PREMUL_SUM" in said, said
+            assert "set_force_sum_reduction_for_comms(True)" in said, said
+    for found in harness.pool(2).run(rank_factor, True):
+        assert found == [0.5] * 8
 
 
 def rank_refusals():

@@ -28,7 +28,10 @@ SUM, AVG = dist.ReduceOp.SUM, dist.ReduceOp.AVG
 
 
 def check(found, wanted, what):
-    same = (found == wanted) | (found.isnan() & wanted.isnan())
+    """To the bit, but for NaN."""
+    bits = {4: torch.int32, 8: torch.int64}[wanted.element_size()]
+    assert found.dtype == wanted.dtype, f"{what}: {found.dtype} for {wanted.dtype}"
+    same = (found.contiguous().view(bits) == wanted.contiguous().view(bits)) | (found.isnan() & wanted.isnan())
     assert same.all(), f"{what}: {int((~same).sum())} differ, first {found[~same][0]} for {wanted[~same][0]}"
 
 
@@ -153,8 +156,11 @@ def rank_refusals():
         "TypeError: switchml all_reduce: the input's type is float16 and the format int8; allowed: uint8": lambda: (
             switchml.all_reduce(half, wide, format="int8")
         ),
-        "ValueError: switchml.all_reduce: the operation is": lambda: switchml.all_reduce(
-            half, wide, op=dist.ReduceOp.MAX
+        "ValueError: switchml.all_reduce: the operation is ReduceOp.MAX; allowed: ReduceOp.SUM": lambda: (
+            switchml.all_reduce(half, wide, op=dist.ReduceOp.MAX)
+        ),
+        "ValueError: switchml.reduce_scatter: the operation is ReduceOp.MIN; allowed: ReduceOp.SUM": lambda: (
+            switchml.reduce_scatter(half, wide, op=dist.ReduceOp(dist.ReduceOp.MIN))
         ),
         "TypeError: switchml.reduce_scatter: the output is a list; allowed: a tensor": lambda: switchml.reduce_scatter(
             half, [wide]
@@ -172,11 +178,26 @@ def rank_refusals():
     output = torch.zeros(64)
     switchml.all_reduce(half, output)  # Nothing of the group was harmed.
     assert torch.equal(output, torch.full((64,), float(size)))
+    switchml.all_reduce(half, output, op=dist.ReduceOp(AVG))  # An object says the same as the constant.
+    assert torch.equal(output, torch.ones(64))
 
 
 def test_what_is_refused_is_named():
     with harness.fresh_pool(2, environment=ENVIRONMENTS["udp"], with_gloo=False) as own:
         own.run(rank_refusals)
+
+
+def rank_has_another_length():
+    """In as many blocks."""
+    length = 60 if dist.get_rank() == 0 else 64
+    return caught(switchml.all_reduce, torch.full((65,), 127).byte(), torch.zeros(length), format="int8")
+
+
+@pytest.mark.parametrize("environment", ("udp", "shm"))
+def test_ranks_with_outputs_of_other_lengths_find_out(environment):
+    with harness.fresh_pool(2, environment=ENVIRONMENTS[environment], with_gloo=False) as own:
+        for said in own.run(rank_has_another_length):
+            assert said and "to 60 elements of float32" in said and "to 64 elements of float32" in said, said
 
 
 def rank_disagrees():
@@ -188,7 +209,7 @@ def rank_disagrees():
 def test_ranks_with_other_types_of_terms_find_out(environment):
     with harness.fresh_pool(2, environment=ENVIRONMENTS[environment], with_gloo=False) as own:
         for said in own.run(rank_disagrees):
-            assert "of float16 to float32" in said and "of bfloat16 to float32" in said, said
+            assert "of float16 to 64 elements of float32" in said and "of bfloat16 to" in said, said
 
 
 # ---- floats of 8 bits through torch.distributed ----
@@ -198,19 +219,26 @@ def operation(name):
     return oracle.operation(name)
 
 
+def largest(first, second):
+    """Of 0 and -0 it is 0, for which torch.maximum() takes either."""
+    both = torch.maximum(first, second)
+    return torch.where(both == 0, torch.where(first.signbit() & second.signbit(), -0.0, 0.0).double(), both)
+
+
 def rank_all_pairs(dtype):
     """Of the first two ranks; others have zeros."""
     every = torch.arange(65536)
     pair = [(every % 256).to(torch.uint8).view(dtype), (every // 256).to(torch.uint8).view(dtype)]
     rank, size = dist.get_rank(), dist.get_world_size()
     first, second = (part.double() for part in pair)
+    scaled = [(part.float() * oracle.PREMUL_FACTOR).to(dtype).double() for part in pair]
     wanted = {
         "SUM": first + second,
         "AVG": (first + second) / size,
-        "MIN": torch.minimum(first, second),
-        "MAX": torch.maximum(first, second),
+        "MIN": -largest(-first, -second),
+        "MAX": largest(first, second),
         "PRODUCT": first * second,
-        "PREMUL_SUM": sum((part.float() * oracle.PREMUL_FACTOR).to(dtype).double() for part in pair),
+        "PREMUL_SUM": scaled[0] + scaled[1],
     }
     for name, number in wanted.items():
         mine = pair[rank].clone()

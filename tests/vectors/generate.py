@@ -130,12 +130,13 @@ class Generator:
     def pass_down_exact(self, name, number):
         """Mostly of the use that the slot holds."""
         seq = (self.slots[name][number].seq + self.random.choice((0, 0, 0, 0, 1, -1, -2))) % 2**32 or 1
-        fields = self.exact_fields(number, seq).replace(" wants-none", "")
+        fields = self.exact_fields(number, seq, is_result=True).replace(" wants-none", "")
+        result = fields + " kind=6 worker=255"
         spoiled = [fields] * 8 + [
-            fields + " kind=6 worker=255 checksum=wrong",
+            result + " checksum=wrong",
             fields + f" kind=6 worker=255 epoch={name}+1",
-            fields + " kind=5",
-            f"{fields} kind=6 worker=255 {self.cut(name, fields)}",
+            self.exact_fields(number, seq).replace(" wants-none", "") + " kind=5",
+            f"{result} {self.cut(name, result)}",
             fields.replace(f"slot={number}", "slot=4"),
         ]
         self.send(f"send {name}.parent {self.random.choice(spoiled)}")
@@ -254,7 +255,7 @@ class Generator:
         witness = self.random.getrandbits(32)
         return f"slot={slot} seq={seq}{operation} exponent={exponent} witness={witness:#x} words={self.words()}"
 
-    def exact_fields(self, slot, seq):
+    def exact_fields(self, slot, seq, is_result=False):
         """What workers must agree about follows from slot and seq, but for some who do not agree."""
         use = random.Random(slot << 32 | seq)
         kind, operation = use.choice(EXACT)
@@ -267,10 +268,13 @@ class Generator:
             call, length = self.random.choice(((0, length), (call, length + 1)))
         given = "none"
         if operation != "none" and self.random.random() < 0.85:
-            given = self.given(element, length) if operation != "partial" else self.partial(element, length)
+            is_partial = operation == "partial" and not is_result
+            told = elements.TYPES["float32"] if operation == elements.TO_FLOAT32 and is_result else element
+            given = self.partial(element, length) if is_partial else self.given(told, length)
         first = use.randint(1, length)
-        if given != "none" and operation != "partial" and self.random.random() < 0.3:
-            zeros = self.random.choice((0, 0, first, length))  # of the two blocks none, the first one, or both
+        may_be_packed = operation != "partial" and (operation != elements.TO_FLOAT32 or not is_result)
+        if given != "none" and may_be_packed and self.random.random() < 0.3:
+            zeros = self.random.choice((0, first, first, length))  # of the two blocks none, the first one, or both
             given = ",".join(["0x0"] * zeros + given.split(",")[zeros:]) + f" packed={min(first, length)}"
         wants = self.random.choice(("", "", "", " wants-none"))
         return (
@@ -281,8 +285,10 @@ class Generator:
         return ",".join(self.element(element) for _ in range(length))
 
     def partial(self, element, length):
-        """Terms, or the sums of some."""
-        bits = [[int(self.element(element), 16) for _ in range(length)] for _ in range(self.random.randint(1, 4))]
+        """Terms, or the sums of some. A NaN is the quiet one."""
+        sources = range(self.random.randint(1, 4))
+        numbers = [[element.decode(int(self.element(element), 16)) for _ in range(length)] for _ in sources]
+        bits = [[element.encode(number) for number in of_one] for of_one in numbers]
         if self.random.random() < 0.5:
             return f"hex:{partial.encode_terms(element, bits).hex()}"
         sums = [elements.reduce_floats("sum", 1, list(map(element.decode, column))) for column in zip(*bits)]

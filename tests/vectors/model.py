@@ -283,7 +283,7 @@ class ReferenceSwitch:
         return len({len(chunk.data) for chunk in chunks}) > 1 or len({chunk.first for chunk in chunks} - {0}) > 1
 
     def payload(self, packets, divisor, room=None):
-        """The flag and the payload of a result [ZERO-5]; with `room`, of what goes to the parent, None if that is less."""
+        """The flag and the payload of a result [ZERO-5]; with `room` of what goes up, None if it is longer."""
         parts = partials(packets)
         if room is not None and parts:
             return 0, self.summed(packets[0].element, parts, room)

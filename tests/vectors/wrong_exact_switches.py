@@ -370,5 +370,5 @@ class LeftOutIsNothing(WrongSwitch, found_by="exact_zero_blocks"):
 
 
 class LeafFillsIn(WrongSwitch, found_by="exact_zero_blocks_tree"):
-    def payload(self, packets, divisor):
+    def payload(self, packets, divisor, room=None):
         return 0, self.reduced(packets, divisor)

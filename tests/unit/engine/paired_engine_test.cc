@@ -83,6 +83,23 @@ TEST_F(Pair, FewElementsAndWhatTheSwitchCannotGoExactly) {  // [PAIR-1]
   EXPECT_EQ(ends.size(), 1U);
 }
 
+TEST_F(Pair, WhatMustBeExactNeverGoesToTheSwitch) {
+  PairedEngine integers(switched, exact, 0);
+  std::vector<float> memory(kFewElements + 1);
+  for (PairedEngine* engine : {&pair, &integers}) {
+    for (const bool exactly : {true, false}) {
+      Collective call = sum_of(memory.data(), memory.size());
+      call.exactly = exactly;
+      engine->submit(std::move(call));
+      EXPECT_EQ(switched.calls.size(), exactly ? 0U : 1U);
+      EXPECT_EQ(exact.calls.size(), 1U);
+      EXPECT_EQ(exact.calls.front().count, exactly ? memory.size() : 0U);
+      switched.calls.clear();
+      exact.calls.clear();
+    }
+  }
+}
+
 TEST_F(Pair, WithoutAThresholdTheSwitchDoesAllThatItCan) {  // [PAIR-1]
   PairedEngine integers(switched, exact, 0);
   std::vector<float> memory(1);

@@ -181,7 +181,7 @@ TEST(ExactCodec, ASumToFloat32SendsNarrowTermsAndTakesFloats) {  // [NSUM-1, NSU
   std::vector<float> chunk(30);
   for (const size_t first : {0, 30, 60, 90}) {
     std::iota(chunk.begin(), chunk.end(), static_cast<float>(first));
-    codec.decode(reinterpret_cast<const uint8_t*>(chunk.data()), {first, std::min<size_t>(30, 100 - first)});
+    codec.decode({reinterpret_cast<const uint8_t*>(chunk.data())}, {first, std::min<size_t>(30, 100 - first)});
   }
   EXPECT_EQ(sum.output.front(), -1);
   EXPECT_EQ(sum.output.back(), -1);

@@ -117,7 +117,8 @@ std::vector<Kind> kinds() {
   for (int type = 0; type < kElementTypes; ++type) {
     for (int op = 0; op < kReduceOps; ++op) {
       const Kind kind{static_cast<ElementType>(type), static_cast<ReduceOp>(op)};
-      if (kind.op != ReduceOp::kBarrier && exact_can(kind.op, kind.type)) all.push_back(kind);
+      if (kind.op == ReduceOp::kBarrier || !may_be_packed(kind.op)) continue;
+      if (exact_can(kind.op, kind.type)) all.push_back(kind);
     }
   }
   return all;

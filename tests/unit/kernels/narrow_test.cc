@@ -196,6 +196,10 @@ TEST(Narrow, AnyLengthAndAlignmentHasTheSameBits) {
   }
 }
 
+TEST(Narrow, OfNothingTouchesNoMemory) {
+  for (const ElementType type : kAll) narrow(type, nullptr, nullptr, 0, nullptr);
+}
+
 TEST(Narrow, WithoutFeedbackIsWithErrorsOfZero) {
   std::mt19937_64 random(4);
   const std::vector<float> source = random_floats(200, 10, &random);

@@ -94,6 +94,14 @@ TEST(HostLayout, HostsAreWorkersWhereTheyHaveSeveralRanksAndNothingElseIsAskedFo
   EXPECT_FALSE(wanted("aabb", [](Config* c) { c->transport = "udp"; }));
   EXPECT_TRUE(wanted("aabb", [](Config* c) { c->transport = "tcp"; }));
   EXPECT_TRUE(wanted("aabb", [](Config* c) { c->precision = Precision::kExact; }));
+  const auto exact_in = [](size_t payload) {
+    return [payload](Config* c) {
+      c->precision = Precision::kExact;
+      c->payload_bytes = payload;
+    };
+  };
+  EXPECT_TRUE(wanted("aabb", exact_in(512)));
+  EXPECT_FALSE(wanted("aabb", exact_in(256))) << "partial sums do not fit";
   EXPECT_FALSE(wanted("aabb", [](Config* c) { c->controller = "c:1"; }));
   EXPECT_FALSE(wanted("aabb", [](Config* c) { c->fallback = true; }));
   EXPECT_FALSE(wanted("aabb", [](Config* c) { c->shards = 2; }));

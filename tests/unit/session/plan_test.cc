@@ -106,6 +106,11 @@ TEST_F(PlanTest, SumsTravelExactlyWhereTheyMeetOnTheWay) {  // [PART-9]
   said_.put(session_key(1), grant());
   switches_[0].tree_id = 9;
   EXPECT_EQ(read()->sessions[1].partial_sum_ranks, size_t{kMaxWorkers}) << "it may move to a tree";
+  switches_[0].tree_id = 0;
+  config_.controller = "10.0.0.1:9";
+  EXPECT_EQ(read()->sessions[1].partial_sum_ranks, 0U);
+  config_.fallback = true;
+  EXPECT_EQ(read()->sessions[1].partial_sum_ranks, size_t{kMaxWorkers}) << "it may come back to a tree";
 }
 
 TEST_F(PlanTest, SaysWhatElseTheRanksMayTake) {

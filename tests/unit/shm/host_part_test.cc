@@ -31,6 +31,7 @@ class OfTwo : public ::testing::Test {
     whole.type = ElementType::kUInt8;
     whole.count = 1000;
     whole.title = "moved";
+    whole.exactly = true;
     return part_of_host(memory_.board(), kSeq, whole, elements, host_map_);
   }
   static ChunkCall call(uint32_t elements, uint32_t begin = 0, uint32_t end = UINT32_MAX) {
@@ -60,6 +61,7 @@ TEST_F(OfTwo, AReductionIsOfAllAndAsksForWhatAnyWants) {  // [MOVED-5]
   EXPECT_EQ(sum.operands()->divisor, 3U);
   EXPECT_EQ(sum.count, 8U);
   EXPECT_EQ(sum.total_count, 1000U);
+  EXPECT_TRUE(sum.exactly);
   EXPECT_EQ(sum.output().begin, 1U);
   EXPECT_EQ(sum.output().end, 7U);
   EXPECT_EQ(sum.output().data, result() + 1);

@@ -16,7 +16,7 @@ class Sessions : public ::testing::Test {
  protected:
   static SessionLimits limits() {
     SessionLimits l;
-    l.slot_memory_bytes = 1 << 20;
+    l.slot_memory_bytes = 5 << 18;
     l.max_payload_bytes = kMaxPayloadBytes;
     l.lease = seconds(30);
     l.seed = 42;

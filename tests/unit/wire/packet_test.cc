@@ -307,16 +307,18 @@ TEST(ParseExact, ViewsWhatIsPacked) {  // [ZERO-2, ZERO-3]
   Bytes frame = exact(0);
   frame[1] = kFlagPacked;
   EXPECT_EQ(parse_as_exact(frame), ParseError::kLength) << "not even a trailer";
-  frame.insert(frame.end(), {1, 2, 3, 4, 0b01, 2, 0, 1, 0});  // two float32 in a block each
+  frame.insert(frame.end(), {1, 2, 3, 4, 0b01, 4, 0, 1, 0});  // of four float32 the first, a block by itself
   ExactPacket packet;
   ASSERT_EQ(parse_exact(frame.data(), frame.size(), Kind::kExactContribution, &packet), ParseError::kNone);
-  EXPECT_EQ(packet.count, 2U);
+  EXPECT_EQ(packet.count, 4U);
   EXPECT_EQ(packet.bytes, 9U);
   ASSERT_TRUE(packet.packed.has_value());
   EXPECT_EQ(packet.packed->elements, frame.data() + kExactHeaderBytes);
   for (size_t size = kExactHeaderBytes; size < frame.size(); ++size) {
     EXPECT_EQ(parse_as_exact(Bytes(frame.begin(), frame.begin() + static_cast<long>(size))), ParseError::kLength);
   }
+  frame[kExactHeaderBytes + 5] = 2;
+  EXPECT_EQ(parse_as_exact(frame), ParseError::kLength) << "as it lies the chunk is shorter";
   frame[1] = 0;
   EXPECT_EQ(parse_as_exact(frame), ParseError::kLength) << "nine bytes are no float32";
 }
