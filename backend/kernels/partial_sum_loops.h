@@ -200,7 +200,7 @@ SumMask to_wide(const SumSource* sources, size_t count, size_t first, size_t n, 
   return mask_of(sum.inexact, n);
 }
 
-SumMask to_pairs(const SumSource* sources, size_t count, size_t first, size_t n, uint8_t* high, uint8_t* low) {
+inline SumMask to_pairs(const SumSource* sources, size_t count, size_t first, size_t n, uint8_t* high, uint8_t* low) {
   Pair sum;
   add_all<Float64, double>(sources, count, first, n, &sum);
   sum.normalize();
@@ -219,13 +219,13 @@ Float to_odd(Float rounded, Float error) {
 }
 
 /// The quotient, to odd. Its remainder is exact: the divisor has at most 8 bits.
-double shared_out(double sum, double divisor) {
+inline double shared_out(double sum, double divisor) {
   const double quotient = sum / divisor;
   const auto high = bits_as<double>(bits_as<uint64_t>(quotient) & ~uint64_t{0xff});
   return to_odd<double, uint64_t>(quotient, (sum - high * divisor) - (quotient - high) * divisor);
 }
 
-uint32_t float32_to_odd(double number) {
+inline uint32_t float32_to_odd(double number) {
   const auto rounded = static_cast<float>(number);
   const double error = number - static_cast<double>(rounded);
   const uint32_t bits = bits_as<uint32_t>(rounded);
@@ -263,7 +263,8 @@ SumMask to_type(const SumSource* sources, size_t count, size_t first, size_t n, 
 
 /// There is no wider float to round float64 from: only what is divided by a power of two, and stays normal, is
 /// rounded once here.
-SumMask to_float64(const SumSource* sources, size_t count, size_t first, size_t n, uint32_t divisor, uint8_t* out) {
+inline SumMask to_float64(const SumSource* sources, size_t count, size_t first, size_t n, uint32_t divisor,
+                          uint8_t* out) {
   constexpr double kStaysNormal = 0x1p-900;
   Pair sum;
   add_all<Float64, double>(sources, count, first, n, &sum);
@@ -281,8 +282,8 @@ SumMask to_float64(const SumSource* sources, size_t count, size_t first, size_t 
   return mask_of(sum.inexact, n);
 }
 
-SumMask sum_to_wide(ElementType type, const SumSource* sources, size_t count, size_t first, size_t n, uint8_t* high,
-                    uint8_t* low) {
+inline SumMask sum_to_wide(ElementType type, const SumSource* sources, size_t count, size_t first, size_t n,
+                           uint8_t* high, uint8_t* low) {
   switch (type) {
     case ElementType::kFloat16: return to_wide<Float16>(sources, count, first, n, high);
     case ElementType::kBFloat16: return to_wide<BFloat16>(sources, count, first, n, high);
@@ -291,8 +292,8 @@ SumMask sum_to_wide(ElementType type, const SumSource* sources, size_t count, si
   }
 }
 
-SumMask sum_to_type(ElementType type, const SumSource* sources, size_t count, size_t first, size_t n, uint32_t divisor,
-                    uint8_t* out) {
+inline SumMask sum_to_type(ElementType type, const SumSource* sources, size_t count, size_t first, size_t n,
+                           uint32_t divisor, uint8_t* out) {
   switch (type) {
     case ElementType::kFloat16: return to_type<Float16>(sources, count, first, n, divisor, out);
     case ElementType::kBFloat16: return to_type<BFloat16>(sources, count, first, n, divisor, out);
@@ -301,7 +302,7 @@ SumMask sum_to_type(ElementType type, const SumSource* sources, size_t count, si
   }
 }
 
-constexpr PartialSumKernels kLoops = {sum_to_wide, sum_to_type};
+inline constexpr PartialSumKernels kLoops = {sum_to_wide, sum_to_type};
 
 }  // namespace
 }  // namespace switchml

@@ -200,7 +200,7 @@ bool Board::reads_tensors(uint64_t seq) const {
 const ChunkCall& Board::call_of(int rank, uint64_t seq) const { return offer_of(rank, seq).call; }
 
 ElementRange Board::part_of(int rank, const ChunkCall& call) const {
-  const size_t in_line = kLine / element_bytes(call.reduction.type);
+  const size_t in_line = std::max<size_t>(kLine / element_bytes(call.reduction.type), 1);
   const auto ranks = static_cast<size_t>(shape_.ranks);
   const size_t each = ((call.elements + ranks - 1) / ranks + in_line - 1) / in_line * in_line;
   const size_t begin = std::min<size_t>(call.elements, static_cast<size_t>(rank) * each);

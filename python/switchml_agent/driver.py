@@ -19,7 +19,7 @@ from switchml_agent.errors import (
     unavailable,
 )
 
-PROTOCOL_VERSION = 4
+PROTOCOL_VERSION = 5
 _READS = 8  # of registers that a packet may change meanwhile
 
 

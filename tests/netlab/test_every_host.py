@@ -52,7 +52,7 @@ def test_every_sum_is_rounded_once_where_that_is_asked_for(network):
     session = job.run(GENEROUS, "session")[0]
     assert (session["precision"], session["transport"], session["switch"].count("embedded in rank")) == (
         "exact",
-        "udp",
+        "shm+udp",
         2,
     ), session
     assert all(
