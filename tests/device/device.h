@@ -3,6 +3,7 @@
 
 #include <ATen/ATen.h>
 
+#include <atomic>
 #include <cstring>
 
 #include "machine.h"
@@ -15,6 +16,9 @@ inline StreamKey key(const c10::Stream& stream) { return {stream.device_index(),
 c10::Allocator* allocator();
 /// The current one of a device.
 c10::Stream stream_of(c10::Device device);
+
+/// Whether copies keep the pinned memory that they use until they are done, as CUDA's do; else its owner has to.
+extern std::atomic<bool> keeps_pinned;
 /// Gives a storage memory of that size; what it had so far goes along.
 void resize(const c10::Storage& storage, size_t bytes);
 

@@ -55,8 +55,12 @@ at::Tensor copy_from(const at::Tensor& from, const at::Tensor& to, bool non_bloc
   const at::Tensor target = seen(to);
   bool waits = false;
   for (const at::Tensor& tensor : {from, to}) {
-    // CUDA's allocator keeps pinned memory for such a copy until that is done. Here the owner of the memory has to.
-    if (!is_here(tensor)) waits = waits || !non_blocking || !machine().is_pinned(tensor.data_ptr());
+    if (is_here(tensor)) continue;
+    if (!non_blocking || !machine().is_pinned(tensor.data_ptr())) {
+      waits = true;
+    } else if (keeps_pinned) {
+      machine().use(tensor.data_ptr(), key(stream_of(device)));
+    }
   }
   launch(
       device, [source, target] { target.copy_(source); }, machine().copy_time(from.nbytes()));

@@ -153,6 +153,8 @@ const bool registered = [] {
 
 }  // namespace
 
+std::atomic<bool> keeps_pinned{false};
+
 c10::Allocator* allocator() { return &device_allocator; }
 
 c10::Stream stream_of(c10::Device device) { return Guard().getStream(device); }
@@ -162,6 +164,7 @@ c10::Stream stream_of(c10::Device device) { return Guard().getStream(device); }
 TORCH_LIBRARY(mock_device, m) {
   m.def("seed", [](int64_t seed) { mock_device::machine().seed(static_cast<uint64_t>(seed)); });
   m.def("capture", [](bool on) { mock_device::captures = on; });
+  m.def("keep_pinned", [](bool on) { mock_device::keeps_pinned = on; });
   m.def("copy_rate", [](double rate) { mock_device::machine().set_copy_rate(rate); });
   m.def("hold", [](int64_t device) {
     const c10::Device place(c10::DeviceType::PrivateUse1, static_cast<c10::DeviceIndex>(device));

@@ -53,8 +53,9 @@ def add_convolutions():
     return library
 
 
-def load(seed=0):
-    """Once in a process; in one that was made for the test, because it is its accelerator from then on."""
+def load(seed=0, keeps_pinned=False):
+    """Once in a process; in one that was made for the test, because it is its accelerator from then on. keeps_pinned:
+    copies keep the pinned memory that they use, as CUDA's do and DDP needs it; else its owner has to."""
     if not hasattr(torch, "mock"):
         torch.ops.load_library(library())
         torch.utils.rename_privateuse1_backend("mock")
@@ -78,6 +79,7 @@ def load(seed=0):
         torch.utils.generate_methods_for_privateuse1_backend(for_storage=True)
         module.convolutions = add_convolutions()
     torch.ops.mock_device.seed(seed)
+    torch.ops.mock_device.keep_pinned(keeps_pinned)
 
 
 def losses_of(model, inputs, steps):

@@ -130,7 +130,7 @@ def differs(use, *arguments, seeds=(0, 3, 4), tolerance=0):
     expected = use("cpu", *arguments)
     outcomes = []
     for seed in seeds:
-        mock_device.load(seed)
+        mock_device.load(seed, keeps_pinned=True)
         results = [result.cpu() for result in use("mock", *arguments)]
         equal = all(torch.allclose(a, b, tolerance, tolerance) for a, b in zip(results, expected))
         outcomes.append(len(results) != len(expected) or not equal)

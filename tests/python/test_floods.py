@@ -124,7 +124,7 @@ def ask_switch(address):
     try:
         with socket.create_connection((host, int(port)), 5) as one:
             one.sendall(struct.pack(">BBHI", 0x53, 1, 0, len(request)) + request)
-            return one.recv(100)[8:] == bytes.fromhex("4409000100000002")
+            return one.recv(100)[8:] == bytes.fromhex("5409000100000002")
     except OSError:
         return False
 
