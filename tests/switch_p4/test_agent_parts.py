@@ -416,11 +416,11 @@ def test_a_used_port_is_refused(served):
 def test_an_open_without_a_controller_is_told_of_one():
     sent = []
     plane = service.DataPlane(Driver(), lambda place, payload: sent.append((place, payload)))
-    asked = wire.checked(bytes.fromhex("4301000000000007" + "00" * 24))
+    asked = wire.checked(bytes.fromhex("5301000000000007" + "00" * 24))
     others = ("4301", "4302000000000007", "3301000000000007")
     for request in (asked, asked[:-1] + b"?", *(wire.checked(bytes.fromhex(text)) for text in others)):
         plane.receive(WORKER, request)
-    assert sent == [(WORKER, wire.checked(bytes.fromhex("4401000900000007")))]
+    assert sent == [(WORKER, wire.checked(bytes.fromhex("5401000900000007")))]
 
 
 def test_packets_nobody_listens_to_and_too_many(served):
