@@ -5,7 +5,6 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <cstring>
 #include <limits>
 #include <random>
 #include <vector>
@@ -189,7 +188,7 @@ TEST(Narrow, AnyLengthAndAlignmentHasTheSameBits) {
       narrow(type, source.data(), error.data(), n, terms.data() + 1);
       EXPECT_EQ(terms.front(), kGuard);
       EXPECT_EQ(terms.back(), kGuard);
-      EXPECT_EQ(std::memcmp(terms.data() + 1, wanted.terms.data(), terms.size() - 2), 0);
+      EXPECT_TRUE(std::equal(terms.begin() + 1, terms.end() - 1, wanted.terms.begin()));
       EXPECT_TRUE(std::equal(error.begin(), error.end() - 1, wanted.error.begin()));
       EXPECT_EQ(error.back(), feedback[n]);
     }
