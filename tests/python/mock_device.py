@@ -6,7 +6,7 @@ import os
 import types
 
 import torch
-from harness import TORCH
+from harness import TORCH, seconds, this_rank
 
 #: CMake builds it for a PyTorch that has what it needs.
 IS_FOR_THIS_TORCH = TORCH >= (2, 13)
@@ -80,6 +80,18 @@ def load(seed=0, keeps_pinned=False):
         module.convolutions = add_convolutions()
     torch.ops.mock_device.seed(seed)
     torch.ops.mock_device.keep_pinned(keeps_pinned)
+
+
+def join(folder, size, seed=0):
+    """Makes the default group, of tensors of the host and of the device, of this rank of a pool."""
+    load(seed)
+    torch.distributed.init_process_group(
+        "cpu:switchml,mock:switchml",
+        init_method=f"file://{folder}/store",
+        rank=this_rank(),
+        world_size=size,
+        timeout=seconds(60),
+    )
 
 
 def losses_of(model, inputs, steps):

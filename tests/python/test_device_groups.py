@@ -12,7 +12,7 @@ import torch.distributed as dist
 from documented import ROOT
 from examples_runner import rank_script, rank_store
 from harness import fresh_pool, this_rank
-from test_device_tensors import LONG_CALLS, WORLD, all_reduce, differences, join
+from test_device_tensors import LONG_CALLS, WORLD, all_reduce, differences
 
 import switchml
 
@@ -30,7 +30,7 @@ def pinned_by_the_host():
 
 def test_a_group_of_hosts_pins_nothing():
     with fresh_pool(WORLD, join_group=False, with_gloo=False) as pool:
-        pool.run(join, pool.folder)
+        pool.run(mock_device.join, pool.folder, WORLD)
         assert pool.run(pinned_by_the_host) == [(0, 0, 0)] * WORLD
         pool.run(dist.destroy_process_group)
 
@@ -68,7 +68,7 @@ def test_what_exceeds_the_bound_of_pinned_memory_goes_another_way():
     environment = {"SWITCHML_PINNED_MEMORY": str(BOUND // MIB)}  # Less than the first tensor has.
     cases = [(all_reduce, 5 * MIB), *((call, MIB + 3) for call in LONG_CALLS)]
     with fresh_pool(WORLD, environment=environment, join_group=False, with_gloo=False) as pool:
-        pool.run(join, pool.folder)
+        pool.run(mock_device.join, pool.folder, WORLD)
         for case in cases:
             for found, most, limit in pool.run(bounded, case):
                 assert (found, limit) == ([], BOUND), case

@@ -34,20 +34,9 @@ GROUPS = {f"{name}-{size}": (size, environment) for name, environment in CARRIER
 def ranks(request):
     size, environment = GROUPS[request.param]
     with fresh_pool(size, environment=environment, join_group=False, with_gloo=False) as pool:
-        pool.run(join, pool.folder, size)
+        pool.run(mock_device.join, pool.folder, size)
         yield pool
         pool.run(dist.destroy_process_group)
-
-
-def join(folder, size=WORLD):
-    mock_device.load()
-    dist.init_process_group(
-        "cpu:switchml,mock:switchml",
-        init_method=f"file://{folder}/store",
-        rank=this_rank(),
-        world_size=size,
-        timeout=seconds(60),
-    )
 
 
 def numbers(count, dtype=torch.float32, salt=0):
@@ -482,7 +471,7 @@ def is_over_when_waited_for(seeds):
 
 def test_a_wait_that_blocks_the_host_ends_when_results_are_on_the_device():
     with fresh_pool(WORLD, environment={"SWITCHML_BLOCKING_WAIT": "on"}, join_group=False, with_gloo=False) as pool:
-        pool.run(join, pool.folder)
+        pool.run(mock_device.join, pool.folder, WORLD)
         assert pool.run(is_over_when_waited_for, SEEDS) == [[True] * len(SEEDS)] * WORLD
         pool.run(dist.destroy_process_group)
 

@@ -9,7 +9,7 @@ import mock_device
 import pytest
 import torch
 import torch.distributed as dist
-from harness import caught, fresh_pool, seconds, this_rank
+from harness import caught, fresh_pool, seconds
 
 pytestmark = pytest.mark.skipif(
     not mock_device.IS_FOR_THIS_TORCH, reason="the device is built for PyTorch 2.13 and later"
@@ -25,19 +25,8 @@ def ranks(request):
     with fresh_pool(
         WORLD, environment={"SWITCHML_PINNED_MEMORY": request.param}, join_group=False, with_gloo=False
     ) as pool:
-        pool.run(join, pool.folder)
+        pool.run(mock_device.join, pool.folder, WORLD, 3)
         yield pool
-
-
-def join(folder):
-    mock_device.load(3)
-    dist.init_process_group(
-        "cpu:switchml,mock:switchml",
-        init_method=f"file://{folder}/store",
-        rank=this_rank(),
-        world_size=WORLD,
-        timeout=seconds(60),
-    )
 
 
 def ones(count=COUNT):
@@ -133,7 +122,7 @@ def filled_after_a_failure(seeds):
 
 def test_nothing_is_copied_to_a_tensor_after_its_call_has_failed():
     with fresh_pool(WORLD, join_group=False, with_gloo=False) as pool:
-        pool.run(join, pool.folder)
+        pool.run(mock_device.join, pool.folder, WORLD, 3)
         assert pool.run(filled_after_a_failure, range(1, 7)) == [[]] * WORLD
         pool.run(dist.destroy_process_group)
 
@@ -165,7 +154,7 @@ def result_that_dies(several):
 @pytest.mark.parametrize("several", (False, True), ids=("alone", "list"))
 def test_a_dropped_result_is_written_nowhere_else(several):
     with fresh_pool(WORLD, join_group=False, with_gloo=False) as pool:
-        pool.run(join, pool.folder)
+        pool.run(mock_device.join, pool.folder, WORLD, 3)
         assert pool.run(result_that_dies, several) == [[True] * 12] * WORLD
         pool.run(dist.destroy_process_group)
 
@@ -185,7 +174,7 @@ def received():
 
 def test_memory_outlives_the_copies_that_use_it():
     with fresh_pool(WORLD, join_group=False, with_gloo=False) as pool:
-        pool.run(join, pool.folder)
+        pool.run(mock_device.join, pool.folder, WORLD, 3)
         (sent, _), (kept, is_right) = pool.run(received)
     assert sent == 0
     assert kept >= 4 * COUNT
@@ -204,7 +193,7 @@ def waited_for_by_the_host():
 
 def test_a_wait_that_blocks_the_host_ends_with_the_group():
     with fresh_pool(WORLD, environment={"SWITCHML_BLOCKING_WAIT": "on"}, join_group=False, with_gloo=False) as pool:
-        pool.run(join, pool.folder)
+        pool.run(mock_device.join, pool.folder, WORLD, 3)
         for text in pool.run(waited_for_by_the_host):
             assert "switchml broadcast on rank " in text
             assert "what the current stream of mock:0 had before is not over" in text

@@ -7,6 +7,7 @@
 #include <random>
 #include <utility>
 
+#include "open_sessions.h"
 #include "reduced.h"
 
 namespace switchml {
@@ -28,34 +29,9 @@ Collective barrier_call() {
   return barrier;
 }
 
-/// "aabbb": two ranks on one host, three on another.
-class Cluster {
+class Cluster : public OpenSessions {
  public:
-  explicit Cluster(const std::string& hosts, const Config& config = preset_config()) {
-    const int size = static_cast<int>(hosts.size());
-    for (int rank = 0; rank < size; ++rank) {
-      stores_.push_back(std::make_unique<PlacedStore>(store_, rank, hosts[static_cast<size_t>(rank)]));
-    }
-    sessions.resize(hosts.size());
-    each_rank(size, [&](int rank) {
-      const auto r = static_cast<size_t>(rank);
-      auto session = Session::open(config, {rank, size, "group g"}, *stores_[r], monotonic_now() + seconds(20));
-      EXPECT_TRUE(session.ok()) << session.status().to_string();
-      if (session.ok()) sessions[r] = std::move(session.value());
-    });
-  }
-  ~Cluster() {
-    each_rank(static_cast<int>(sessions.size()), [&](int rank) { sessions[static_cast<size_t>(rank)].reset(); });
-  }
-  Cluster(const Cluster&) = delete;
-  Cluster& operator=(const Cluster&) = delete;
-
-  bool complete() const {
-    for (const auto& session : sessions) {
-      if (session == nullptr) return false;
-    }
-    return true;
-  }
+  explicit Cluster(const std::string& hosts, const Config& config = preset_config()) : OpenSessions(hosts, config) {}
   Session& operator[](size_t rank) { return *sessions[rank]; }
   /// Every rank reduces its own.
   void reduce(std::vector<Floats>* values, uint32_t divisor = 1) {
@@ -70,13 +46,6 @@ class Cluster {
       EXPECT_TRUE(status.ok()) << status.to_string();
     }
   }
-
- private:
-  MapStore store_;
-  std::vector<std::unique_ptr<PlacedStore>> stores_;
-
- public:
-  Sessions sessions;
 };
 
 /// The ranks' numbers, and some that are not finite.

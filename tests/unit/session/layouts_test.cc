@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "exact/rank_data.h"
-#include "fixture.h"
+#include "open_sessions.h"
 
 namespace switchml {
 namespace {
@@ -51,36 +51,23 @@ const Row kRows[] = {
     {"buckets in memory", "aaaa", "shm", "shm", 0, false, 129},
 };
 
-class Group {
- public:
-  explicit Group(const Row& row) {
-    Config config = quick_config(seconds(60));
-    config.transport = row.transport;
-    config.precision = row.precision;
-    config.payload_bytes = row.payload;
-    if (row.named_switch) switch_ = start_for_all(&config);
-    const std::string hosts = row.hosts;
-    const int size = static_cast<int>(hosts.size());
-    for (int rank = 0; rank < size; ++rank) {
-      stores_.push_back(std::make_unique<PlacedStore>(store_, rank, hosts[static_cast<size_t>(rank)]));
-    }
-    sessions.resize(hosts.size());
-    each_rank(size, [&](int rank) {
-      const auto r = static_cast<size_t>(rank);
-      auto session = Session::open(config, {rank, size, "group g"}, *stores_[r], monotonic_now() + seconds(60));
-      EXPECT_TRUE(session.ok()) << session.status().to_string();
-      if (session.ok()) sessions[r] = std::move(session.value());
-    });
-  }
-  ~Group() {
-    each_rank(static_cast<int>(sessions.size()), [&](int rank) { sessions[static_cast<size_t>(rank)].reset(); });
-  }
-  Group(const Group&) = delete;
-  Group& operator=(const Group&) = delete;
+Config config_of(const Row& row, std::unique_ptr<SwitchServer>* own_switch) {
+  Config config = quick_config(seconds(60));
+  config.transport = row.transport;
+  config.precision = row.precision;
+  config.payload_bytes = row.payload;
+  if (row.named_switch) *own_switch = start_for_all(&config);
+  return config;
+}
 
-  bool complete() const {
-    return std::all_of(sessions.begin(), sessions.end(), [](const auto& session) { return session != nullptr; });
-  }
+/// The switch of its own, if the row has one, outlives the sessions.
+struct OwnSwitch {
+  std::unique_ptr<SwitchServer> own_switch;
+};
+
+class Group : private OwnSwitch, public OpenSessions {
+ public:
+  explicit Group(const Row& row) : OpenSessions(row.hosts, config_of(row, &own_switch)) {}
 
   /// What each rank has of elements [begin, begin + count), in place.
   void reduce(std::vector<Bytes>* values, ElementType type, size_t begin, size_t count, uint32_t divisor) {
@@ -112,14 +99,6 @@ class Group {
     }
     return sum;
   }
-
- private:
-  std::unique_ptr<SwitchServer> switch_;
-  MapStore store_;
-  std::vector<std::unique_ptr<PlacedStore>> stores_;
-
- public:
-  std::vector<std::unique_ptr<Session>> sessions;
 };
 
 class LayoutTable : public ::testing::TestWithParam<Row> {};
