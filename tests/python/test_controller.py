@@ -366,6 +366,25 @@ def test_a_exact_tree_rounds_as_hosts_of_several_ranks_do(tmp_path):
 
 
 @pytest.mark.skipif(bool(lab.missing()), reason=lab.missing())
+def test_with_the_precision_exact_a_tree_has_the_bits_of_memory(tmp_path):
+    """[PART-1, PART-8] So have ranks that send by themselves, hosts of several ranks, and shares of a plan."""
+    exact = {"SWITCHML_PRECISION": "exact", "SWITCHML_TRANSPORT": "auto"}
+    with Tree(tmp_path) as network:
+        in_memory = network.reduce("memory", [network.hosts[0]] * 4, SWITCHML_CONTROLLER="", **exact)
+        others = {
+            "tree": network.reduce("tree", **exact),
+            "lossy": network.reduce("lossy", **exact, SWITCHML_FAULTS="seed=3,send_loss=0.02,receive_loss=0.02"),
+            "hosts": network.reduce("hosts", SWITCHML_CONTROLLER="", **exact),
+            "flat": network.reduce("flat", SWITCHML_CONTROLLER="", **exact | {"SWITCHML_TRANSPORT": "udp"}),
+        }
+        network.plan()
+        others["planned"] = network.reduce("planned", **exact)
+    assert in_memory[0]["stats"]["session"]["transport"] == "shm"
+    for got in others.values():
+        reducing_rank.assert_same(got, in_memory)
+
+
+@pytest.mark.skipif(bool(lab.missing()), reason=lab.missing())
 def test_all_collectives_pass_a_exact_tree(tmp_path):
     """Results that some want and others do not, contributions with and without elements, means of float16."""
     with Tree(tmp_path) as network:
