@@ -6,7 +6,7 @@ import torch
 import torch.distributed as dist
 import test_training
 from harness import fresh_pool
-from test_device_tensors import WORLD, join, late, numbers
+from test_device_tensors import WORLD, late, numbers
 
 pytestmark = pytest.mark.skipif(
     not mock_device.IS_FOR_THIS_TORCH, reason="the device is built for PyTorch 2.13 and later"
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.skipif(
 @pytest.fixture(scope="module")
 def ranks():
     with fresh_pool(WORLD, join_group=False, with_gloo=False) as pool:
-        pool.run(join, pool.folder)
+        pool.run(mock_device.join, pool.folder, WORLD)
         yield pool
         pool.run(dist.destroy_process_group)
 
