@@ -43,6 +43,13 @@ size_t Shares::chunk_bytes(const Collective& collective) const {
   return std::min(payload_for(collective), room);  // [PART-9]
 }
 
+// The result of narrow terms stays on its owner's host. Over TCP chunks are long enough. [NSUM-4]
+size_t Shares::chunk_bytes_beside(const Collective& collective) const {
+  const size_t bytes = chunk_bytes(collective);
+  if (collective.op != ReduceOp::kSumToFloat32 || least_chunk_bytes_ > 0) return bytes;
+  return std::max(bytes, most_chunk_bytes(collective.type, payload_bytes_, collective.op));
+}
+
 size_t Shares::payload_for(const Collective& collective) const {
   // [NCHUNK-4]
   if (!exact_ || least_chunk_bytes_ == 0 || collective.stream == StreamChoice::kShort) return payload_bytes_;
@@ -53,17 +60,24 @@ size_t Shares::payload_for(const Collective& collective) const {
   return std::clamp(bytes / kGrain * kGrain, std::min(least_chunk_bytes_, payload_bytes_), payload_bytes_);
 }
 
+size_t Shares::chunks_of(const Collective& collective, size_t bytes) const {
+  const size_t span = elements_per_span(collective.type, bytes, exact_, collective.op);
+  return (total(collective) + span - 1) / span;
+}
+
 std::vector<ShardPart> Shares::next(const Collective& collective) {
   const size_t shards = weights_.size();
   const size_t bytes = chunk_bytes(collective);
-  const size_t span = elements_per_span(collective.type, bytes, exact_, collective.op);
   if (!exact_) return of_integers(collective, bytes);
   std::vector<ShardPart> parts;
   size_t& turn = turn_[static_cast<size_t>(collective.stream)];  // [SHARE-7]
   const size_t home = std::exchange(turn, (turn + 1) % shards);  // [SHARE-6]
-  const size_t chunks = (total(collective) + span - 1) / span;
-  // [SHARE-8]
-  if (chunks >= shards && are_beside_all() && is_divided(collective)) return by_owner(collective, home, bytes);
+  if (are_beside_all() && is_divided(collective)) {              // [SHARE-8]
+    const size_t longer = chunk_bytes_beside(collective);
+    if (chunks_of(collective, longer) >= shards) return by_owner(collective, home, longer);
+  }
+  const size_t span = elements_per_span(collective.type, bytes, exact_, collective.op);
+  const size_t chunks = chunks_of(collective, bytes);
   const std::vector<uint32_t> weights = weights_for(collective, chunks);
   const uint64_t all = std::accumulate(weights.begin(), weights.end(), uint64_t{0});
   uint64_t weight = 0;

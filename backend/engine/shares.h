@@ -40,8 +40,11 @@ class Shares {
 
  private:
   size_t total(const Collective& collective) const { return elements_in_all(collective, workers_); }
+  /// The same of parts that are their owners' aggregators'.
+  size_t chunk_bytes_beside(const Collective& collective) const;
   /// Without regard to partial sums.
   size_t payload_for(const Collective& collective) const;
+  size_t chunks_of(const Collective& collective, size_t bytes) const;
   bool are_beside_all() const;
   bool is_divided(const Collective& collective) const;
   std::vector<uint32_t> weights_for(const Collective& collective, size_t chunks) const;

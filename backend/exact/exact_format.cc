@@ -68,7 +68,9 @@ std::vector<LaneShape> ExactFormat::lanes() const {
 std::unique_ptr<Task> ExactFormat::begin(uint64_t serial, std::shared_ptr<SharedCollective> collective,
                                          ElementRange part, size_t chunk_bytes) {
   const Collective& call = collective->collective();
-  const size_t room = chunk_room(call.op, call.type, session_.payload_bytes, session_.partial_sum_ranks);
+  const size_t room = call.op == ReduceOp::kSumToFloat32
+                          ? most_chunk_bytes(call.type, session_.payload_bytes, call.op)
+                          : chunk_room(call.op, call.type, session_.payload_bytes, session_.partial_sum_ranks);
   const size_t elements = elements_per_chunk(call.type, std::min(chunk_bytes, room), true, call.op);
   return std::make_unique<ExactTask>(serial, std::move(collective), part, elements, session_);
 }

@@ -5,6 +5,7 @@
 
 #include "base/assert.h"
 #include "base/limits.h"
+#include "wire/packet.h"
 
 namespace switchml {
 
@@ -17,6 +18,11 @@ size_t divide_up(size_t a, size_t b) { return (a + b - 1) / b; }
 size_t elements_per_chunk(ElementType type, size_t payload_bytes, bool exact, ReduceOp op) {
   if (exact) return payload_bytes / payload_bytes_of_element(op, type);  // [ELANE-2, NSUM-4]
   return payload_bytes / kWordBytes / element_words(type);
+}
+
+size_t most_chunk_bytes(ElementType type, size_t payload_bytes, ReduceOp op) {
+  const size_t results = std::max(payload_bytes, wire::kMostOfShortPayloads) / result_bytes(op, type);
+  return std::min(payload_bytes / element_bytes(type), results) * payload_bytes_of_element(op, type);
 }
 
 size_t elements_per_span(ElementType type, size_t payload_bytes, bool exact, ReduceOp op) {

@@ -65,6 +65,8 @@ class ChunkPlan {
 /// Shard `shard` of `shards` takes this part of a tensor of `count` elements: whole spans, spread evenly.
 ElementRange shard_part(size_t count, size_t elements_per_span, int shard, int shards);
 
+/// Bytes of terms, or of results where these are longer, in the longest chunk if its result does not travel. [NSUM-4]
+size_t most_chunk_bytes(ElementType type, size_t payload_bytes, ReduceOp op);
 /// Elements that one chunk carries. `op`, of an exact one: contribution and result both fit the payload.
 size_t elements_per_chunk(ElementType type, size_t payload_bytes, bool exact = false, ReduceOp op = ReduceOp::kSum);
 /// Elements of a span: of one chunk, where no blocks are needed or none would lie in two.

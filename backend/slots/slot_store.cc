@@ -19,7 +19,7 @@ SlotStore::SlotStore(std::unique_ptr<SlotUse[]> uses, std::unique_ptr<wire::Targ
       memory_(memory),
       payload_bytes_(payload_bytes),
       kept_(kept),
-      stride_(kHeadRoom + payload_bytes),
+      stride_(version_stride(payload_bytes, kept)),
       slot_stride_(slot_stride(payload_bytes, kept)) {}
 
 std::unique_ptr<SlotStore> SlotStore::create(int slots, size_t payload_bytes, size_t kept) {

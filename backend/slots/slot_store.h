@@ -5,6 +5,7 @@
 // was given up before that gets no more contributions once a newer one has some (exact/exact_aggregator.cc).
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -57,7 +58,8 @@ class SlotStore {
 
   /// Precondition: slot < slots. The version is the parity of `seq`.
   SlotUse& use(uint16_t slot, uint32_t seq) { return uses_[index(slot, seq)]; }
-  /// 64-byte aligned; `payload_bytes` of room, and kHeadRoom in front.
+  /// 64-byte aligned; `payload_bytes` of room, and kHeadRoom in front. If contributions are kept, there is room for
+  /// any result of theirs.
   uint8_t* payload(uint16_t slot, uint32_t seq) {
     return memory_ + size_t{slot} * slot_stride_ + (seq & 1U) * stride_ + kHeadRoom;
   }
@@ -85,7 +87,14 @@ class SlotStore {
             size_t payload_bytes, size_t kept);
   /// Both versions, and what is kept.
   static size_t slot_stride(size_t payload_bytes, size_t kept) {
-    return 2 * (kHeadRoom + payload_bytes) + kept * payload_bytes;
+    return 2 * version_stride(payload_bytes, kept) + kept * payload_bytes;
+  }
+  static size_t version_stride(size_t payload_bytes, size_t kept) {
+    return kHeadRoom + (kept == 0 ? payload_bytes : std::max(payload_bytes, most_of_results(payload_bytes)));
+  }
+  /// Narrow terms have results of up to four times their bytes. [NSUM-4]
+  static size_t most_of_results(size_t payload_bytes) {
+    return std::min(4 * payload_bytes, wire::kMostOfShortPayloads);
   }
   static size_t index(uint16_t slot, uint32_t seq) { return size_t{slot} * 2 + (seq & 1U); }  // [SLOT-3]
 

@@ -52,6 +52,13 @@ size_t unit_of(ReduceOp operation, ElementType type, bool is_result) {
   return operation == ReduceOp::kPartialSum ? 1 : element_bytes(type);  // [PART-1]
 }
 
+/// The least payload with which so many elements may be together. `bytes`: the packet's. [EXACT-11, NSUM-4]
+size_t room_of(ReduceOp operation, ElementType type, size_t count, size_t bytes) {
+  if (operation == ReduceOp::kPartialSum) return bytes;
+  const size_t terms = count * element_bytes(type), results = count * result_bytes(operation, type);
+  return results <= kMostOfShortPayloads ? terms : std::max(terms, results);
+}
+
 }  // namespace
 
 ParseError parse_exact(const uint8_t* frame, size_t size, Kind expected, ExactPacket* out) {
@@ -76,7 +83,7 @@ ParseError parse_exact(const uint8_t* frame, size_t size, Kind expected, ExactPa
   if (is_packed ? !packed : bytes % unit != 0) return ParseError::kLength;  // [EXACT-11, ZERO-3]
   const bool is_partial = !is_result && operation == ReduceOp::kPartialSum;
   const size_t count = packed ? packed->blocks.elements : is_partial ? 0 : bytes / unit;
-  const size_t room = std::max(bytes, count * payload_bytes_of_element(operation, type));
+  const size_t room = room_of(operation, type, count, bytes);
   if (room > most) return ParseError::kLength;  // [EXACT-11, NSUM-4]
   out->header = header;
   out->operation = operation;

@@ -44,6 +44,9 @@ inline uint8_t version_of(const uint8_t* frame) { return static_cast<uint8_t>(fr
 ParseError parse_data(const uint8_t* frame, size_t size, Kind expected, DataPacket* out);
 
 /// A contribution or a result of an exact session, viewed in place. A result has no elements if they are in its target.
+/// Bytes that a result of narrow terms may have however short packets are: it may stay on the switch's host. [NSUM-4]
+inline constexpr size_t kMostOfShortPayloads = 8192;
+
 struct ExactPacket {
   ExactHeader header;
   std::optional<Target> target;  // Contributions only.
@@ -53,7 +56,7 @@ struct ExactPacket {
   size_t bytes = 0;
   std::optional<PackedPayload> packed;  // Without the blocks of zeros.
   size_t count = 0;                     // Elements, with those that are left out; of partial sums not known here.
-  size_t room = 0;                      // Bytes of the payload that contributions or the result of so many need.
+  size_t room = 0;                      // The least payload of sessions that may have it.
 };
 /// Whether a target follows this header. [RDMA-6]
 inline bool has_target(const ExactHeader& header) {

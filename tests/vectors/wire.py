@@ -164,10 +164,13 @@ class ExactPacket:
 
     @property
     def room(self):
-        """Bytes of the payload that contributions or the result of so many elements need."""
-        result = elements.result_size(self.element, elements.OPERATIONS[self.operation])
-        room = len(self.chunk.data) // self.size * max(self.element.size, result)
-        return len(self.data) if self.is_partial else room
+        """The least payload with which so many elements may be together. [NSUM-4]"""
+        count = len(self.chunk.data) // self.size
+        terms = count * self.element.size
+        results = count * elements.result_size(self.element, elements.OPERATIONS[self.operation])
+        if self.is_partial:
+            return len(self.data)
+        return terms if results <= 8192 else max(terms, results)
 
     def right_checksum(self, key):
         header = dataclasses.replace(self, checksum=0, flags=self.flags & ~REPEAT, data=b"").encode()

@@ -42,6 +42,14 @@ class RoundsToTheTypeOfNarrowTerms(WrongSwitch, found_by="exact_sum_to_float32")
         return wide.encode(element.decode(elements.reduce(element, "sum", divisor, column)))
 
 
+class ResultsHaveToFitThePayload(WrongSwitch, found_by="exact_sum_to_float32"):
+    def too_long(self, packet):
+        longer = packet.kind in wire.EXACT_KINDS and packet.is_to_float32 and not packet.is_result
+        count = len(packet.chunk.data) // packet.size if longer else 0
+        limit = self.sessions[packet.job].spec.payload
+        return "dropped_length" if 4 * count > limit else super().too_long(packet)
+
+
 class AScaleOf255IsANumber(WrongSwitch, found_by="exact_sum_to_float32"):
     def reduce(self, element, operation, divisor, column):
         if isinstance(element, elements.Scaled):

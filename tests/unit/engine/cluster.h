@@ -155,14 +155,14 @@ class Cluster : private softswitch::PacketSink {
     }
   }
 
-  /// Submits to one worker; returns where its outcome will stand.
-  std::shared_ptr<std::vector<Status>> submit(int worker, Collective collective) {
+  /// Submits to one worker; returns where its outcome will stand. `chunk_bytes`: as Shard::submit() has it.
+  std::shared_ptr<std::vector<Status>> submit(int worker, Collective collective, size_t chunk_bytes = 0) {
     auto outcome = std::make_shared<std::vector<Status>>();
     collective.done = [outcome](const Status& status) { outcome->push_back(status); };
     const size_t span = elements_per_span(collective.type, session_.payload_bytes, session_.exact);
     auto shared = std::make_shared<SharedCollective>(std::move(collective), options_.shards);
     for (int s = 0; s < options_.shards; ++s) {
-      shard(worker, s).submit(shared, shard_part(shared->collective().count, span, s, options_.shards));
+      shard(worker, s).submit(shared, shard_part(shared->collective().count, span, s, options_.shards), chunk_bytes);
     }
     outcomes_.push_back(outcome);
     return outcome;

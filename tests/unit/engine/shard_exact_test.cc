@@ -430,6 +430,11 @@ std::vector<uint8_t> reduced(const Collective& call, const RawTensors& tensors) 
   return out;
 }
 
+/// The longest chunks of narrow terms: their results are longer than a packet. [NSUM-4]
+size_t longest_chunk_of(const Collective& call, const ClusterOptions& options) {
+  return call.op == ReduceOp::kSumToFloat32 ? most_chunk_bytes(call.type, options.payload, call.op) : 0;
+}
+
 /// All of what the switch can, in tensors of several chunks, all under way at once.
 void expect_every_operation(const ClusterOptions& options, size_t count) {
   Cluster cluster(options);
@@ -455,7 +460,7 @@ void expect_every_operation(const ClusterOptions& options, size_t count) {
       if (!in_place) result.assign(calls[i].count * result_bytes(calls[i].op, calls[i].type), 0xee);
       calls[i].operands()->output.data = result.data();
       calls[i].operands()->input = (in_place ? results : tensors)[i][static_cast<size_t>(w)].data();
-      cluster.submit(w, calls[i]);
+      cluster.submit(w, calls[i], longest_chunk_of(calls[i], options));
     }
   }
   ASSERT_TRUE(cluster.run());

@@ -368,6 +368,38 @@ TEST(SharesOfHosts, ThePartsOfAReductionToo) {
       << "whose turn it is";
 }
 
+Collective narrow_sum_of(size_t count) {
+  Collective collective = sum_of(count);
+  collective.op = ReduceOp::kSumToFloat32;
+  collective.type = ElementType::kBFloat16;
+  return collective;
+}
+
+TEST(SharesOfHosts, ChunksOfTermsFillPacketsWhereTheirSumStaysOnItsHost) {  // [NSUM-4]
+  Collective scattered = narrow_sum_of(1000);
+  scattered.kind = ReduceScatter{{}, {400, 1000}};
+  const auto longest_of = [](const std::vector<ShardPart>& parts) {
+    return elements_per_chunk(ElementType::kBFloat16, parts.front().chunk_bytes, true, ReduceOp::kSumToFloat32);
+  };
+  Shares shares(sessions_of_hosts(2), 1);
+  const auto parts = shares.next(scattered);
+  EXPECT_EQ(numbers_of(parts), (Numbers{{0, 0, 400}, {1, 400, 600}}));
+  EXPECT_EQ(longest_of(parts), kPayload / 2);
+  EXPECT_EQ(longest_of(shares.next(narrow_sum_of(1000))), kPayload / 4) << "all ranks want all of it";
+  scattered.count = 100;
+  scattered.kind = ReduceScatter{{}, {50, 100}};
+  EXPECT_EQ(longest_of(shares.next(scattered)), kPayload / 4) << "one chunk is not shared out";
+
+  std::vector<SessionParameters> over_tcp = sessions_of_hosts(2);
+  for (SessionParameters& session : over_tcp) session.least_chunk_bytes = kPayload;
+  scattered.count = 1000;
+  scattered.kind = ReduceScatter{{}, {400, 1000}};
+  EXPECT_EQ(longest_of(Shares(over_tcp, 1).next(scattered)), kPayload / 4);
+  std::vector<SessionParameters> elsewhere = sessions_of_hosts(2);
+  elsewhere[1].beside = -1;
+  EXPECT_EQ(longest_of(Shares(elsewhere, 1).next(scattered)), kPayload / 4);
+}
+
 TEST(SharesOfHosts, NotWhereOneHasMostOfItNorWhereThereAreFewChunks) {  // [SHARE-8]
   Collective collective = sum_of(6 * kChunk);
   collective.kind = ReduceScatter{{}, {0, 0, 6 * kChunk}};

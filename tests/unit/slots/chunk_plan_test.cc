@@ -142,6 +142,19 @@ TEST(ExactChunkPlan, AResultOfAChunkFitsThePayloadToo) {  // [NSUM-4]
   EXPECT_EQ(elements(ElementType::kScaledFloat8, kMinPayloadBytes), 1U);
 }
 
+TEST(ExactChunkPlan, OfResultsThatStayOnTheirHostTheTermsFillAPacket) {  // [NSUM-4]
+  const auto elements = [](ElementType type, size_t payload) {
+    const size_t bytes = most_chunk_bytes(type, payload, ReduceOp::kSumToFloat32);
+    return elements_per_chunk(type, bytes, true, ReduceOp::kSumToFloat32);
+  };
+  EXPECT_EQ(elements(ElementType::kBFloat16, 1408), 704U);
+  EXPECT_EQ(elements(ElementType::kFloat8E4M3, 1408), 1408U);
+  EXPECT_EQ(elements(ElementType::kScaledInt8, 1408), 21U);
+  EXPECT_EQ(elements(ElementType::kScaledFloat8, kMinPayloadBytes), 3U);
+  EXPECT_EQ(elements(ElementType::kFloat8E5M2, 4096), 2048U) << "of results there are no more than 8192 bytes";
+  EXPECT_EQ(elements(ElementType::kBFloat16, kMaxPayloadBytes), kMaxPayloadBytes / 4);
+}
+
 TEST(ExactChunkPlan, ChunksPartitionTheTensorAndAllButTheLastAreFull) {
   for (int type = 0; type < kElementTypes; ++type) {
     const auto element = static_cast<ElementType>(type);

@@ -50,7 +50,7 @@ TEST(SlotStore, KeepsAContributionOfEachWorker) {
       store->target(slot, worker) = {byte(slot, worker), 7, 8};
     }
     for (uint32_t seq = 2; seq < 4; ++seq)
-      std::memset(store->payload(slot, seq) - kRoom, byte(slot, 8), kRoom + kPayload);
+      std::memset(store->payload(slot, seq) - kRoom, byte(slot, 8), kRoom + 4 * kPayload);  // [NSUM-4]
   }
   for (uint16_t slot = 0; slot < kSlots; ++slot) {
     for (uint8_t worker = 0; worker < kWorkers; ++worker) {
@@ -60,7 +60,8 @@ TEST(SlotStore, KeepsAContributionOfEachWorker) {
     }
   }
   EXPECT_EQ(SlotStore::slot_bytes(kPayload, kWorkers),
-            SlotStore::slot_bytes(kPayload) + kWorkers * (kPayload + wire::kTargetBytes));
+            SlotStore::slot_bytes(kPayload) + 2 * 3 * kPayload + kWorkers * (kPayload + wire::kTargetBytes))
+      << "a result has up to four times the bytes of its terms";
 }
 
 TEST(SlotStore, SaysWhatASlotTakes) {

@@ -53,12 +53,12 @@ TEST(ExactSession, IsNeverWhatAControllerInstalls) {  // [EXACT-2]
 
 TEST(ExactSession, PaysForWhatItKeeps) {
   SwitchOptions options;
-  options.slot_memory_bytes = 40 * SlotStore::slot_bytes(1024);
+  options.slot_memory_bytes = 56 * SlotStore::slot_bytes(1024);
   Bench bench(options);
   const auto integers = bench.open(ask_for(8, 1, 16, 1024, 1)).open;
   EXPECT_EQ(integers.slots, 16);
   EXPECT_EQ(bench.sw.slot_memory_in_use(), 16 * SlotStore::slot_bytes(1024));
-  // What is left would be 24 slots of integers, and is less than 24 of slots that keep eight contributions each.
+  // What is left would be 40 slots of integers, and is less than 16 of slots that keep eight contributions each.
   const auto exact = bench.open(ask_exact(ask_for(8, 1, 16, 1024, 2))).open;
   const size_t left = options.slot_memory_bytes - 16 * SlotStore::slot_bytes(1024);
   EXPECT_EQ(exact.slots, left / SlotStore::slot_bytes(1024, 8));
@@ -263,6 +263,25 @@ TEST(ExactSwitch, EachMemberGetsWhatItWants) {
   root.flags |= wire::kFlagRepeat;
   EXPECT_TRUE(job.result(job.put(root)).elements.empty());
   EXPECT_EQ(job.result(job.put(floats(2, {}))).as<float>(), (Floats{1, 2, 3}));
+}
+
+TEST(ExactSwitch, ASumOfNarrowTermsMayBeLongerThanAPacket) {  // [NSUM-4]
+  Bench bench;
+  ExactJob job(bench, 2);
+  ExactPart terms;
+  terms.type = ElementType::kFloat8E5M2;
+  terms.operation = ReduceOp::kSumToFloat32;
+  terms.elements.assign(1024, 0x3c);  // the whole payload
+  terms.flags = wire::kFlagNoElements;
+  job.put(terms);
+  terms.worker = 1;
+  terms.flags = 0;
+  const auto sent = job.put(terms);
+  ASSERT_EQ(sent.size(), 2U);
+  EXPECT_EQ(job.result({sent[0]}).as<float>(), Floats(1024, 2));
+  EXPECT_TRUE(job.result({sent[1]}).elements.empty());
+  terms.flags = wire::kFlagRepeat;
+  EXPECT_EQ(job.result(job.put(terms)).as<float>(), Floats(1024, 2));
 }
 
 TEST(ExactSwitch, TheUseBeforeIsStillAnsweredAndOlderOnesAreStale) {

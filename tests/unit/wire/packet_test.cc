@@ -241,7 +241,7 @@ TEST(ParseExact, TakesWholeElementsUpToTheLargestPayload) {
   }
 }
 
-// Of a contribution the result has to fit too, and a result has elements of another size. [NSUM-4]
+// Of a contribution the result has to fit the largest payload too, and a result has elements of another size. [NSUM-4]
 TEST(ParseExact, TakesOfSumsToFloat32WhatFitsBothWays) {
   constexpr size_t kRows[][3] = {{1, 2, 4}, {2, 2, 4}, {10, 1, 4}, {11, 1, 4}, {12, 65, 256}, {13, 65, 256}};
   for (const auto& [type, sent, received] : kRows) {
@@ -263,7 +263,17 @@ TEST(ParseExact, TakesOfSumsToFloat32WhatFitsBothWays) {
     ExactPacket packet;
     ASSERT_EQ(parse_exact(frame.data(), frame.size(), Kind::kExactContribution, &packet), ParseError::kNone);
     EXPECT_EQ(packet.count, 3U);
-    EXPECT_EQ(packet.room, 3 * received);
+    EXPECT_EQ(packet.room, 3 * sent);
+    const size_t few = kMostOfShortPayloads / received;
+    for (const bool is_result : {false, true}) {
+      for (const size_t count : {few, few + 1}) {
+        Bytes one = exact(count * (is_result ? received : sent), fields);
+        if (is_result) one[0] = kThisVersion | 6;
+        const Kind kind = is_result ? Kind::kExactResult : Kind::kExactContribution;
+        ASSERT_EQ(parse_exact(one.data(), one.size(), kind, &packet), ParseError::kNone);
+        EXPECT_EQ(packet.room, count == few ? few * sent : count * received) << "the result of more has to fit";
+      }
+    }
   }
 }
 
