@@ -43,10 +43,10 @@ inline uint8_t version_of(const uint8_t* frame) { return static_cast<uint8_t>(fr
 /// Checks version, kind, length, operation and seq of a contribution or result. `out` is set on kNone only.
 ParseError parse_data(const uint8_t* frame, size_t size, Kind expected, DataPacket* out);
 
-/// A contribution or a result of an exact session, viewed in place. A result has no elements if they are in its target.
 /// Bytes that a result of narrow terms may have however short packets are: it may stay on the switch's host. [NSUM-4]
 inline constexpr size_t kMostOfShortPayloads = 8192;
 
+/// A contribution or a result of an exact session, viewed in place. A result has no elements if they are in its target.
 struct ExactPacket {
   ExactHeader header;
   std::optional<Target> target;  // Contributions only.
