@@ -4,17 +4,13 @@
 #include <cmath>
 #include <cstring>
 
+#include "kernels/float_bits.h"
+
 namespace switchml {
 
 namespace {
 
 __extension__ using Wide = unsigned __int128;
-
-uint64_t bits_of(double number) {
-  uint64_t bits = 0;
-  std::memcpy(&bits, &number, sizeof bits);
-  return bits;
-}
 
 }  // namespace
 
@@ -25,7 +21,7 @@ void FixedPoint::use(int first, int last) {
 }
 
 void FixedPoint::add(double number) {
-  const uint64_t bits = bits_of(number);
+  const uint64_t bits = bits_as<uint64_t>(number);
   const int field = static_cast<int>(bits >> 52 & 0x7ff);
   const uint64_t fraction = bits & ((uint64_t{1} << 52) - 1);
   const uint64_t significand = field == 0 ? fraction : fraction | uint64_t{1} << 52;

@@ -8,6 +8,7 @@
 #include "kernels/float16.h"
 #include "kernels/float_bits.h"
 #include "kernels/tables.h"
+#include "kernels/to_odd.h"
 
 static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "the kernels swap bytes unconditionally");
 
@@ -29,14 +30,6 @@ void store_at(void* base, size_t i, T value) {
 
 uint32_t word_at(const uint8_t* words, size_t i) { return __builtin_bswap32(load_at<uint32_t>(words, i)); }
 void put_word(uint8_t* words, size_t i, uint32_t value) { store_at(words, i, __builtin_bswap32(value)); }
-
-template <typename To, typename From>
-To bits_as(From from) {
-  static_assert(sizeof(To) == sizeof(From));
-  To to;
-  std::memcpy(&to, &from, sizeof(to));
-  return to;
-}
 
 // ---- element types: exact conversion to fp32 bits, and back with rounding to nearest even ----
 
@@ -145,26 +138,10 @@ bool adds_exactly(const double* numbers, size_t count, int precision) {
   return most < kInfinity && most - least <= most_apart;
 }
 
-// Rounds to odd (exact_simd.h): the last bit is set if the exact number, `error` away from `rounded`, is another one.
-template <typename Float, typename Bits>
-Float to_odd(Float rounded, double error) {
-  if (error == 0) return rounded;
-  const Bits beyond = (error < 0) != std::signbit(rounded) ? 1 : 0;
-  return bits_as<Float>(static_cast<Bits>((bits_as<Bits>(rounded) - beyond) | 1));
-}
-
-double shared_out(double sum, uint32_t divisor) {
-  const double quotient = sum / divisor;
-  const auto high = bits_as<double>(bits_as<uint64_t>(quotient) & ~uint64_t{0xff});
-  return to_odd<double, uint64_t>(quotient, (sum - high * divisor) - (quotient - high) * divisor);
-}
-
 template <typename E>
 typename E::Raw element_of(double number) {
-  const auto rounded = static_cast<float>(number);
-  if (std::is_same_v<E, Float32>) return static_cast<typename E::Raw>(bits_as<uint32_t>(rounded));
-  return static_cast<typename E::Raw>(
-      E::from_bits(bits_as<uint32_t>(to_odd<float, uint32_t>(rounded, number - static_cast<double>(rounded)))));
+  const float rounded = std::is_same_v<E, Float32> ? static_cast<float>(number) : float32_to_odd(number);
+  return static_cast<typename E::Raw>(E::from_bits(bits_as<uint32_t>(rounded)));
 }
 template <>
 uint64_t element_of<Float64>(double number) {
@@ -185,7 +162,7 @@ void sum_exactly(const void* const* sources, size_t count, void* dst, size_t n, 
     double sum = -0.0;  // The neutral element, for zeros of either sign.
     for (size_t s = 0; s < count; ++s) sum += numbers[s] = number_at<E>(sources[s], i);
     if (sums_simply<E>(numbers, count, sum, divisor)) {
-      store_at(dst, i, element_of<E>(divisor == 1 ? sum : shared_out(sum, divisor)));
+      store_at(dst, i, element_of<E>(divisor == 1 ? sum : shared_out<double>(sum, divisor)));
     } else {
       store_at(dst, i, static_cast<typename E::Raw>(exact_sum(numbers, count, divisor, E::kFormat)));
     }

@@ -17,17 +17,8 @@ constexpr uint32_t kInfinity = 0x7f800000U;
 constexpr size_t kRun = kScaledValues;  // Numbers that are summed before they are rounded.
 constexpr uint8_t kNanScale = 255;
 
-uint32_t bits_of(float x) {
-  uint32_t bits = 0;
-  std::memcpy(&bits, &x, sizeof bits);
-  return bits;
-}
-
-float float_of(uint32_t bits) {
-  float x = 0;
-  std::memcpy(&x, &bits, sizeof x);
-  return x;
-}
+uint32_t bits_of(float x) { return bits_as<uint32_t>(x); }
+float float_of(uint32_t bits) { return bits_as<float>(bits); }
 
 /// All ones where the condition holds.
 uint32_t mask(bool condition) { return condition ? ~0U : 0U; }

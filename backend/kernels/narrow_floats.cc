@@ -86,12 +86,6 @@ constexpr Table<uint8_t> kUnorder = table_of<uint8_t>([](int key) {
   return (plain & 0x80) != 0 ? plain & 0x7f : ~plain & 0xff;
 });
 
-uint64_t bits_of_double(double number) {
-  uint64_t bits = 0;
-  std::memcpy(&bits, &number, sizeof bits);
-  return bits;
-}
-
 /// The nearest float of 8 bits, to even.
 template <typename E>
 uint8_t rounded(double number) {
@@ -101,12 +95,12 @@ uint8_t rounded(double number) {
   // Its unit in the last place is the smallest number: an addition rounds to that.
   constexpr double kMagic = power_of_two(1 - E::kBias - E::kMantissa + kDoubleMantissa);
   if (number != number) return E::kQuietNan;
-  const uint64_t bits = bits_of_double(number);
+  const uint64_t bits = bits_as<uint64_t>(number);
   const uint64_t magnitude = bits & INT64_MAX;
   const bool negative = bits != magnitude;
   uint64_t code = 0;
-  if (magnitude < bits_of_double(kLeastNormal)) {
-    code = bits_of_double((negative ? -number : number) + kMagic) - bits_of_double(kMagic);
+  if (magnitude < bits_as<uint64_t>(kLeastNormal)) {
+    code = bits_as<uint64_t>((negative ? -number : number) + kMagic) - bits_as<uint64_t>(kMagic);
   } else {
     const uint64_t odd = magnitude >> kShift & 1;
     const uint64_t up = magnitude + ((uint64_t{1} << (kShift - 1)) - 1) + odd;

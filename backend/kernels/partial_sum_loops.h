@@ -8,121 +8,153 @@
 #include "kernels/float16.h"
 #include "kernels/float_bits.h"
 #include "kernels/partial_sum.h"
+#include "kernels/to_odd.h"
 
 namespace switchml {
 namespace {
 
-template <typename To, typename From>
-To bits_as(From from) {
-  static_assert(sizeof(To) == sizeof(From));
-  To to;
-  __builtin_memcpy(&to, &from, sizeof(to));
-  return to;
-}
-
 // ---- blocks of numbers ----
+
+/// Vectors in the compiler's own notation, as long as the processor's.
+template <typename T, size_t N>
+struct VectorOf {
+  typedef T Type __attribute__((vector_size(N * sizeof(T))));
+};
+#if defined(__AVX512DQ__)
+constexpr size_t kVectorBytes = 64;
+#elif defined(__AVX2__)
+constexpr size_t kVectorBytes = 32;
+#else
+constexpr size_t kVectorBytes = 16;
+#endif
+template <typename F>
+constexpr size_t kLanes = kVectorBytes / sizeof(F);
+/// As many numbers of another type as a vector of F has.
+template <typename T, typename F>
+using Beside = typename VectorOf<T, kLanes<F>>::Type;
+template <typename F>
+using Vector = Beside<F, F>;
 
 template <typename F>
 struct alignas(64) Block {
-  F at[kSumBlock] = {};
+  F at[kSumBlock];
 };
 
-/// Raw elements of a block; what lies behind the n-th is 0.
-template <typename T>
-void load(const uint8_t* from, size_t first, size_t n, Block<T>* block) {
-  __builtin_memcpy(block->at, from + first * sizeof(T), n * sizeof(T));
+/// A vector of raw elements from the i-th on; those behind the `left` first are 0.
+template <typename T, typename F>
+Beside<T, F> load(const uint8_t* from, size_t i, size_t left) {
+  Beside<T, F> raw = {};
+  if (i + kLanes<F> <= left) {
+    __builtin_memcpy(&raw, from + i * sizeof(T), sizeof raw);
+  } else if (i < left) {
+    __builtin_memcpy(&raw, from + i * sizeof(T), (left - i) * sizeof(T));
+  }
+  return raw;
 }
 
 // Each type: its exact numbers as F, float or double. What is not finite becomes a NaN or an infinity.
+// Narrow: the float in which sums of similar terms are exact.
 struct Float32 {
   using Raw = float;
   using Wide = double;
+  using Narrow = double;
   template <typename F>
-  static F number(Raw raw) {
-    return static_cast<F>(raw);
+  static Vector<F> number(Beside<float, F> raw) {
+    return __builtin_convertvector(raw, Vector<F>);
   }
 };
 struct Float16 {
   using Raw = uint16_t;
   using Wide = float;
+  using Narrow = float;
   template <typename F>
-  static F number(Raw raw) {
+  static Vector<F> number(Beside<uint16_t, F> raw) {
     // The bits are those of a float32 that is too small by the difference of the biases.
-    const float magnitude = bits_as<float>(static_cast<uint32_t>(raw & 0x7fff) << 13) * 0x1p112F;
-    const uint32_t sign = static_cast<uint32_t>(raw & 0x8000) << 16;
-    const uint32_t finite = bits_as<uint32_t>(magnitude);
-    const uint32_t bits = (raw & 0x7c00) == 0x7c00 ? static_cast<uint32_t>(kQuietNanBits) : finite;
-    return static_cast<F>(bits_as<float>(bits | sign));
+    const auto bits = __builtin_convertvector(raw, Beside<uint32_t, F>);
+    const auto magnitude = bits_as<Beside<float, F>>((bits & 0x7fffU) << 13) * 0x1p112F;
+    const auto no_number = bits_as<Beside<uint32_t, F>>((bits & 0x7c00U) == 0x7c00U);
+    const auto finite = bits_as<Beside<uint32_t, F>>(magnitude) | (bits & 0x8000U) << 16;
+    const auto all = finite | (no_number & static_cast<uint32_t>(kQuietNanBits));
+    return __builtin_convertvector(bits_as<Beside<float, F>>(all), Vector<F>);
   }
 };
 struct BFloat16 {
   using Raw = uint16_t;
   using Wide = float;
+  using Narrow = float;
   template <typename F>
-  static F number(Raw raw) {
-    return static_cast<F>(bits_as<float>(static_cast<uint32_t>(raw) << 16));
+  static Vector<F> number(Beside<uint16_t, F> raw) {
+    const auto bits = __builtin_convertvector(raw, Beside<uint32_t, F>) << 16;
+    return __builtin_convertvector(bits_as<Beside<float, F>>(bits), Vector<F>);
   }
 };
 struct Float64 {
   using Raw = double;
   using Wide = double;
   template <typename F>
-  static F number(Raw raw) {
+  static Vector<F> number(Vector<double> raw) {
     return raw;
   }
 };
 
-/// Adds `x` to `sum`; the error is left in `x`.
 template <typename F>
-inline void add_to(F* sum, F* x) {
-  const F total = *sum + *x;
-  const F part = total - *sum;
-  const F error = (*sum - (total - part)) + (*x - part);
+Vector<F> magnitude_of(Vector<F> x) {
+  using Bits = BitsOf<F>;
+  return bits_as<Vector<F>>(bits_as<Beside<Bits, F>>(x) & (~Bits{0} >> 1));
+}
+
+/// Adds `x` to `sum`, and returns the error.
+template <typename F>
+Vector<F> add_to(Vector<F>* sum, Vector<F> x) {
+  const Vector<F> total = *sum + x;
+  const Vector<F> part = total - *sum;
+  const Vector<F> error = (*sum - (total - part)) + (x - part);
   *sum = total;
-  *x = error;
+  return error;
 }
 
 /// Sums in F alone, exact where `inexact` is 0.
 template <typename F>
 struct Single {
+  using Number = F;
   Block<F> sum;
   Block<F> inexact;  // The magnitudes of all errors together: not 0, or a NaN, once one is.
 
-  void begin(const Block<F>& numbers) {
-    for (size_t i = 0; i < kSumBlock; ++i) {
-      sum.at[i] = numbers.at[i];
-      inexact.at[i] = numbers.at[i] - numbers.at[i];  // A NaN unless it is finite.
+  struct Lanes {
+    Vector<F> sum, inexact;
+    void begin(Vector<F> numbers) {
+      sum = numbers;
+      inexact = numbers - numbers;  // A NaN unless it is finite.
     }
-  }
-  void add(Block<F>* numbers) {
-    for (size_t i = 0; i < kSumBlock; ++i) {
-      add_to(&sum.at[i], &numbers->at[i]);
-      inexact.at[i] += __builtin_fabs(numbers->at[i]);
-    }
+    void add(Vector<F> numbers) { inexact += magnitude_of<F>(add_to<F>(&sum, numbers)); }
+  };
+  void put(size_t i, const Lanes& lanes) {
+    __builtin_memcpy(sum.at + i, &lanes.sum, kVectorBytes);
+    __builtin_memcpy(inexact.at + i, &lanes.inexact, kVectorBytes);
   }
 };
 
 /// Sums in pairs of float64, exact where `inexact` is 0.
 struct Pair {
+  using Number = double;
   Block<double> high;
   Block<double> low;
   Block<double> inexact;
 
-  void begin(const Block<double>& numbers) {
-    for (size_t i = 0; i < kSumBlock; ++i) {
-      high.at[i] = numbers.at[i];
-      inexact.at[i] = numbers.at[i] - numbers.at[i];
+  struct Lanes {
+    Vector<double> high, low, inexact;
+    void begin(Vector<double> numbers) {
+      high = numbers;
+      low = Vector<double>{};
+      inexact = numbers - numbers;
     }
-  }
-  void add(Block<double>* numbers) {
-    for (size_t i = 0; i < kSumBlock; ++i) add_to(&high.at[i], &numbers->at[i]);
-    add_low(numbers);
-  }
-  void add_low(Block<double>* numbers) {
-    for (size_t i = 0; i < kSumBlock; ++i) {
-      add_to(&low.at[i], &numbers->at[i]);
-      inexact.at[i] += __builtin_fabs(numbers->at[i]);
-    }
+    void add(Vector<double> numbers) { add_low(add_to<double>(&high, numbers)); }
+    void add_low(Vector<double> numbers) { inexact += magnitude_of<double>(add_to<double>(&low, numbers)); }
+  };
+  void put(size_t i, const Lanes& lanes) {
+    __builtin_memcpy(high.at + i, &lanes.high, kVectorBytes);
+    __builtin_memcpy(low.at + i, &lanes.low, kVectorBytes);
+    __builtin_memcpy(inexact.at + i, &lanes.inexact, kVectorBytes);
   }
   /// Makes `high` the sum to nearest, and `low` its error. Zeros keep their signs.
   void normalize() {
@@ -138,7 +170,7 @@ struct Pair {
 
 template <typename F>
 SumMask mask_of(const Block<F>& inexact, size_t n) {
-  using Bits = std::conditional_t<sizeof(F) == 4, uint32_t, uint64_t>;
+  using Bits = BitsOf<F>;
   Bits any = 0;
   for (size_t i = 0; i < kSumBlock; ++i) any |= bits_as<Bits>(inexact.at[i]);
   SumMask mask = 0;
@@ -147,45 +179,53 @@ SumMask mask_of(const Block<F>& inexact, size_t n) {
   return mask;
 }
 
-template <typename E, typename F>
-void load_terms(const uint8_t* from, size_t first, size_t n, Block<F>* numbers) {
-  Block<typename E::Raw> raw;
-  load(from, first, n, &raw);
-  for (size_t i = 0; i < kSumBlock; ++i) numbers->at[i] = E::template number<F>(raw.at[i]);
-}
-template <typename E, typename F>
-void load_wide(const uint8_t* from, size_t first, size_t n, Block<F>* numbers) {
-  Block<typename E::Wide> wide;
-  load(from, first, n, &wide);
-  for (size_t i = 0; i < kSumBlock; ++i) numbers->at[i] = static_cast<F>(wide.at[i]);
-}
+/// Vectors that are added at a time.
+constexpr size_t kAtATime = 4;
 
-template <typename E, typename F, typename Sum>
-void add_all(const SumSource* sources, size_t count, size_t first, size_t n, Sum* sum) {
-  Block<F> numbers;
+/// As many elements as these have, from `first` on, of which `left` or more exist.
+template <typename E, typename Sum>
+void add_lanes(const SumSource* sources, size_t count, size_t first, size_t left, typename Sum::Lanes* lanes) {
+  using F = typename Sum::Number;
+  using Raw = typename E::Raw;
+  using Wide = typename E::Wide;
   bool is_first = true;
-  const auto add = [&] {
-    if (is_first) {
-      sum->begin(numbers);
-    } else {
-      sum->add(&numbers);
+  const auto add = [&](const auto& number) {
+    for (size_t v = 0; v < kAtATime; ++v) {
+      if (is_first) {
+        lanes[v].begin(number(v * kLanes<F>));
+      } else {
+        lanes[v].add(number(v * kLanes<F>));
+      }
     }
     is_first = false;
   };
   for (size_t s = 0; s < count; ++s) {
     const SumSource& source = sources[s];
-    const size_t stride = source.elements * sizeof(typename E::Raw);
-    for (size_t t = 0; t < source.terms; ++t) {
-      load_terms<E>(source.numbers + t * stride, first, n, &numbers);
-      add();
+    const size_t stride = source.elements * sizeof(Raw);
+    const uint8_t* from = source.numbers + first * sizeof(Raw);
+    for (size_t t = 0; t < source.terms; ++t, from += stride) {
+      add([&](size_t i) { return E::template number<F>(load<Raw, F>(from, i, left)); });
     }
     if (source.terms > 0) continue;
-    load_wide<E>(source.numbers, first, n, &numbers);
-    add();
-    if constexpr (sizeof(typename E::Raw) == 8) {
-      load(source.numbers + stride, first, n, &numbers);
-      sum->add_low(&numbers);
+    const uint8_t* wide = source.numbers + first * sizeof(Wide);
+    add([&](size_t i) { return __builtin_convertvector((load<Wide, F>(wide, i, left)), Vector<F>); });
+    if constexpr (sizeof(Raw) == 8) {
+      for (size_t v = 0; v < kAtATime; ++v) lanes[v].add_low(load<double, F>(wide + stride, v * kLanes<F>, left));
     }
+  }
+}
+
+template <typename E, typename Sum>
+void add_all(const SumSource* sources, size_t count, size_t first, size_t n, Sum* sum) {
+  constexpr size_t kStep = kLanes<typename Sum::Number>;
+  for (size_t i = 0; i < kSumBlock; i += kAtATime * kStep) {
+    typename Sum::Lanes lanes[kAtATime];
+    if (i < n) {
+      add_lanes<E, Sum>(sources, count, first + i, n - i, lanes);
+    } else {
+      for (auto& one : lanes) one.begin(Vector<typename Sum::Number>{});
+    }
+    for (size_t v = 0; v < kAtATime; ++v) sum->put(i + v * kStep, lanes[v]);
   }
 }
 
@@ -195,14 +235,14 @@ template <typename E>
 SumMask to_wide(const SumSource* sources, size_t count, size_t first, size_t n, uint8_t* to) {
   using Wide = typename E::Wide;
   Single<Wide> sum;
-  add_all<E, Wide>(sources, count, first, n, &sum);
+  add_all<E>(sources, count, first, n, &sum);
   __builtin_memcpy(to, sum.sum.at, n * sizeof(Wide));
   return mask_of(sum.inexact, n);
 }
 
 inline SumMask to_pairs(const SumSource* sources, size_t count, size_t first, size_t n, uint8_t* high, uint8_t* low) {
   Pair sum;
-  add_all<Float64, double>(sources, count, first, n, &sum);
+  add_all<Float64>(sources, count, first, n, &sum);
   sum.normalize();
   __builtin_memcpy(high, sum.high.at, n * sizeof(double));
   __builtin_memcpy(low, sum.low.at, n * sizeof(double));
@@ -211,71 +251,102 @@ inline SumMask to_pairs(const SumSource* sources, size_t count, size_t first, si
 
 // ---- to the type, by rounding to odd (exact_simd.h) ----
 
-template <typename Float, typename Bits>
-Float to_odd(Float rounded, Float error) {
-  const Bits bits = bits_as<Bits>(rounded);
-  const Bits beyond = __builtin_signbit(error) != __builtin_signbit(rounded) ? 1 : 0;
-  return bits_as<Float>(error == 0 ? bits : static_cast<Bits>((bits - beyond) | 1));
+inline bool is_power_of_two(uint32_t divisor) { return (divisor & (divisor - 1)) == 0; }
+
+/// Divides, to odd. By a power of two nothing is rounded: the smallest number of each type may be halved that often.
+template <typename Float>
+void share_out(uint32_t divisor, Block<Float>* sums) {
+  const auto by = static_cast<Float>(divisor);
+  const bool is_power = is_power_of_two(divisor);
+  for (size_t i = 0; is_power && i < kSumBlock; ++i) sums->at[i] *= 1 / by;
+  for (size_t i = 0; !is_power && i < kSumBlock; ++i) sums->at[i] = shared_out(sums->at[i], by);
 }
 
-/// The quotient, to odd. Its remainder is exact: the divisor has at most 8 bits.
-inline double shared_out(double sum, double divisor) {
-  const double quotient = sum / divisor;
-  const auto high = bits_as<double>(bits_as<uint64_t>(quotient) & ~uint64_t{0xff});
-  return to_odd<double, uint64_t>(quotient, (sum - high * divisor) - (quotient - high) * divisor);
-}
-
-inline uint32_t float32_to_odd(double number) {
-  const auto rounded = static_cast<float>(number);
-  const double error = number - static_cast<double>(rounded);
-  const uint32_t bits = bits_as<uint32_t>(rounded);
-  const uint32_t beyond = __builtin_signbit(error) != __builtin_signbit(number) ? 1 : 0;
-  // An infinity stands for a number that no type of 16 bits has, either.
-  return error == 0 || __builtin_isinf(rounded) ? bits : (bits - beyond) | 1;
+/// The quotients, to odd, and which of them these are not.
+template <typename E>
+SumMask share_out_pairs(const SumSource* sources, size_t count, size_t first, size_t n, uint32_t divisor,
+                        Block<typename E::Narrow>* odd) {
+  Pair sum;
+  add_all<E>(sources, count, first, n, &sum);
+  sum.normalize();
+  for (size_t i = 0; i < kSumBlock; ++i) sum.high.at[i] = to_odd(sum.high.at[i], sum.low.at[i]);
+  share_out(divisor, &sum.high);
+  for (size_t i = 0; i < kSumBlock; ++i) {
+    if constexpr (sizeof(odd->at[0]) == 4) {
+      odd->at[i] = float32_to_odd(sum.high.at[i]);
+    } else {
+      odd->at[i] = sum.high.at[i];
+    }
+  }
+  return mask_of(sum.inexact, n);
 }
 
 template <typename E>
-void store(double number, size_t i, uint8_t* out) {
+typename E::Raw element_of(typename E::Narrow number) {
   if constexpr (sizeof(typename E::Raw) == 4) {
-    const auto rounded = static_cast<float>(number);
-    __builtin_memcpy(out + i * sizeof rounded, &rounded, sizeof rounded);
+    return static_cast<float>(number);
   } else {
-    const uint32_t bits = float32_to_odd(number);
+    const uint32_t bits = bits_as<uint32_t>(number);
     const auto bfloat = static_cast<uint16_t>((bits + 0x7fffU + ((bits >> 16) & 1U)) >> 16);
-    const uint16_t element = std::is_same_v<E, Float16> ? float16_of(bits) : bfloat;
-    __builtin_memcpy(out + i * sizeof element, &element, sizeof element);
+    return std::is_same_v<E, Float16> ? float16_of(bits) : bfloat;
   }
 }
 
 template <typename E>
 SumMask to_type(const SumSource* sources, size_t count, size_t first, size_t n, uint32_t divisor, uint8_t* out) {
-  Pair sum;
-  add_all<E, double>(sources, count, first, n, &sum);
-  sum.normalize();
-  Block<double> odd;
-  for (size_t i = 0; i < kSumBlock; ++i) odd.at[i] = to_odd<double, uint64_t>(sum.high.at[i], sum.low.at[i]);
-  if (divisor != 1) {
-    for (double& number : odd.at) number = shared_out(number, divisor);
+  Single<typename E::Narrow> sum;
+  add_all<E>(sources, count, first, n, &sum);
+  SumMask bad = mask_of(sum.inexact, n);
+  if (bad == 0) {  // As a rule.
+    share_out(divisor, &sum.sum);
+  } else {
+    bad = share_out_pairs<E>(sources, count, first, n, divisor, &sum.sum);
   }
-  for (size_t i = 0; i < n; ++i) store<E>(odd.at[i], i, out);
-  return mask_of(sum.inexact, n);
+  Block<typename E::Raw> elements;
+  for (size_t i = 0; i < kSumBlock; ++i) elements.at[i] = element_of<E>(sum.sum.at[i]);
+  __builtin_memcpy(out, elements.at, n * sizeof(typename E::Raw));
+  return bad;
 }
 
-/// There is no wider float to round float64 from: only what is divided by a power of two, and stays normal, is
-/// rounded once here.
+/// There is no wider float to round float64 from. A quotient that stays normal is the sum of two float64, which an
+/// addition rounds. Where the second is not exact, that is done with a margin to both sides: if both give the same, so
+/// does the exact one (Ziv 1991).
+inline void share_out_rounded(double by, Pair* sum) {
+  for (size_t i = 0; i < kSumBlock; ++i) {
+    const double low = sum->low.at[i];
+    const double quotient = sum->high.at[i] / by;
+    const double rest = rest_of(sum->high.at[i], by, quotient);
+    const double tail = rest + low;
+    const double part = tail - rest;
+    const double correction = tail / by;
+    // Both are 0 if the correction is exact.
+    const double error = (rest - (tail - part)) + (low - part);
+    const double left = rest_of(tail, by, correction);
+    const double least = quotient + correction * (1 - 0x1p-50);
+    const double most = quotient + correction * (1 + 0x1p-50);
+    const double doubt = __builtin_fabs(error) + __builtin_fabs(left);
+    sum->inexact.at[i] += least == most ? 0.0 : doubt;
+    const double shared = quotient + correction;
+    sum->high.at[i] = correction == 0 ? quotient : shared;
+  }
+}
+
 inline SumMask to_float64(const SumSource* sources, size_t count, size_t first, size_t n, uint32_t divisor,
                           uint8_t* out) {
   constexpr double kStaysNormal = 0x1p-900;
   Pair sum;
-  add_all<Float64, double>(sources, count, first, n, &sum);
+  add_all<Float64>(sources, count, first, n, &sum);
   sum.normalize();
   if (divisor != 1) {
-    const bool is_power = (divisor & (divisor - 1)) == 0;
     for (size_t i = 0; i < kSumBlock; ++i) {
       const double magnitude = __builtin_fabs(sum.high.at[i]);
-      const bool is_exact = magnitude == 0 || (is_power && magnitude >= kStaysNormal);
-      sum.inexact.at[i] += is_exact ? 0.0 : 1.0;
-      sum.high.at[i] /= divisor;
+      const double certain = magnitude >= kStaysNormal ? 0.0 : 1.0;
+      sum.inexact.at[i] += magnitude == 0 ? 0.0 : certain;
+    }
+    if (is_power_of_two(divisor)) {
+      for (double& number : sum.high.at) number *= 1.0 / divisor;
+    } else {
+      share_out_rounded(divisor, &sum);
     }
   }
   __builtin_memcpy(out, sum.high.at, n * sizeof(double));
