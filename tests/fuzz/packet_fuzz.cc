@@ -1,9 +1,11 @@
-// wire/packet, wire/checksum and wire/control: whatever is accepted lies inside the frame and says what its bytes say.
+// wire/packet, wire/checksum, wire/control and exact/partial_sums: whatever is accepted lies inside the frame and says
+// what its bytes say.
 #include <algorithm>
 #include <cstring>
 #include <vector>
 
 #include "check.h"
+#include "exact/partial_sums.h"
 #include "script.h"
 #include "wire/checksum.h"
 #include "wire/control.h"
@@ -35,6 +37,24 @@ void packed(const ExactPacket& packet) {
   check(std::equal(trailer.begin(), trailer.end(), end - trailer.size()), "the trailer written again is the same");
 }
 
+// What a leaf would send of it alone has the same sum.
+void partial_sum(const ExactPacket& packet) {
+  const auto sum = parse_partial_sum(packet.type, packet.elements, packet.bytes);
+  if (!sum) return;
+  check(sum->elements * element_bytes(packet.type) <= packet.bytes, "no element takes fewer bytes than its type");
+  const auto rounded = [&](const PartialSum& part) {
+    std::vector<uint8_t> out(part.elements * element_bytes(packet.type));
+    round_partial_sums(&part, 1, packet.header.divisor, out.data());
+    return out;
+  };
+  std::vector<uint8_t> sent(2 * kMaxPayloadBytes);
+  sent.resize(write_partial_sum(&*sum, 1, sent.size(), sent.data()));
+  if (sent.empty()) return;
+  const auto again = parse_partial_sum(packet.type, sent.data(), sent.size());
+  check(again.has_value(), "what is written is a contribution");
+  check(again->elements == sum->elements && rounded(*again) == rounded(*sum), "with the same sum");
+}
+
 void exact(const uint8_t* frame, size_t size, Kind kind) {
   ExactPacket packet;
   if (parse_exact(frame, size, kind, &packet) != ParseError::kNone) return;
@@ -57,6 +77,7 @@ void exact(const uint8_t* frame, size_t size, Kind kind) {
   check(packet.room <= kMaxPayloadBytes && packet.bytes <= most, "they and their result fit");
   check(packet.elements == frame + begin, "elements follow the header, and its target");
   if (packet.packed) packed(packet);
+  if (is_partial && !is_result) partial_sum(packet);
   std::vector<uint8_t> again(frame, frame + size);
   write_exact_header(header, again.data());
   check(std::memcmp(again.data(), frame, size) == 0, "the header written again has the same bytes");

@@ -1,6 +1,6 @@
 # Every *_fuzz.cc, once: fuzz_target(NAME LIBRARY...), a function of the file that includes this.
 find_package(GTest REQUIRED)
-fuzz_target(packet switchml_wire)
+fuzz_target(packet switchml_exact)
 fuzz_target(switch switchml_softswitch)
 fuzz_target(control_client switchml_client)
 fuzz_target(settings switchml_base)

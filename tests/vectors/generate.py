@@ -5,6 +5,7 @@ arguments give the same text.
 """
 
 import argparse
+import itertools
 import pathlib
 import random
 import re
@@ -13,7 +14,7 @@ from fractions import Fraction
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 
-from vectors import elements, parse, partial, wire
+from vectors import elements, packed, parse, partial, wire
 from vectors.targets.model import ModelTarget
 
 COUNT_EVERY = 20  # packets
@@ -130,12 +131,13 @@ class Generator:
     def pass_down_exact(self, name, number):
         """Mostly of the use that the slot holds."""
         seq = (self.slots[name][number].seq + self.random.choice((0, 0, 0, 0, 1, -1, -2))) % 2**32 or 1
-        fields = self.exact_fields(number, seq, is_result=True).replace(" wants-none", "")
+        payload = self.parser.sessions[name].payload
+        fields = self.exact_fields(number, seq, payload, is_result=True).replace(" wants-none", "")
         result = fields + " kind=6 worker=255"
         spoiled = [fields] * 8 + [
             result + " checksum=wrong",
             fields + f" kind=6 worker=255 epoch={name}+1",
-            self.exact_fields(number, seq).replace(" wants-none", "") + " kind=5",
+            self.exact_fields(number, seq, payload).replace(" wants-none", "") + " kind=5",
             f"{result} {self.cut(name, result)}",
             fields.replace(f"slot={number}", "slot=4"),
         ]
@@ -179,7 +181,7 @@ class Generator:
         name, number, slot = self.pick(exact=True)
         if name is None:
             return self.contribute()
-        fields = self.exact_fields(number, slot.seq)
+        fields = self.exact_fields(number, slot.seq, self.parser.sessions[name].payload)
         faults = ["checksum=wrong"] * 6 + [
             self.cut(name, fields),
             f"epoch={name}+1",
@@ -248,14 +250,14 @@ class Generator:
 
     def fields(self, slot, seq, name=""):
         if name and self.parser.sessions[name].exact:
-            return self.exact_fields(slot, seq)
+            return self.exact_fields(slot, seq, self.parser.sessions[name].payload)
         # The operation follows from slot and seq: workers of one use never disagree about it.
         operation = " op=max" if (slot + seq // 2) % 3 == 0 else ""
         exponent = self.random.choice((0, 0, self.random.randrange(65536)))
         witness = self.random.getrandbits(32)
         return f"slot={slot} seq={seq}{operation} exponent={exponent} witness={witness:#x} words={self.words()}"
 
-    def exact_fields(self, slot, seq, is_result=False):
+    def exact_fields(self, slot, seq, payload, is_result=False):
         """What workers must agree about follows from slot and seq, but for some who do not agree."""
         use = random.Random(slot << 32 | seq)
         kind, operation = use.choice(EXACT)
@@ -263,6 +265,11 @@ class Generator:
         divides = operation == elements.TO_FLOAT32 or element.floating and operation in ("sum", "partial")
         divisor = use.choice((1, 2, 3, 128)) if divides else 1
         length = 1 if isinstance(element, elements.Scaled) else use.randint(1, 9)
+        first = use.randint(1, length)
+        may_be_packed = operation not in ("none", "partial", elements.TO_FLOAT32)
+        if may_be_packed and use.random() < 0.2:  # of several blocks
+            length = payload // element.size
+            first = use.randint(1, min(length, packed.BLOCK))
         call = use.getrandbits(32)
         if self.random.random() < 0.02:
             call, length = self.random.choice(((0, length), (call, length + 1)))
@@ -271,18 +278,25 @@ class Generator:
             is_partial = operation == "partial" and not is_result
             told = elements.TYPES["float32"] if operation == elements.TO_FLOAT32 and is_result else element
             given = self.partial(element, length) if is_partial else self.given(told, length)
-        first = use.randint(1, length)
-        may_be_packed = operation != "partial" and (operation != elements.TO_FLOAT32 or not is_result)
-        if given != "none" and may_be_packed and self.random.random() < 0.3:
-            zeros = self.random.choice((0, first, first, length))  # of the two blocks none, the first one, or both
-            given = ",".join(["0x0"] * zeros + given.split(",")[zeros:]) + f" packed={min(first, length)}"
+        may_be_sent_packed = may_be_packed or operation == elements.TO_FLOAT32 and not is_result  # which is dropped
+        if given != "none" and may_be_sent_packed and self.random.random() < 0.3:
+            given = self.sparse(element, packed.blocks(length, first)) + f" packed={first}"
         wants = self.random.choice(("", "", "", " wants-none"))
         return (
             f"slot={slot} seq={seq} type={kind} op={operation} divisor={divisor} call={call:#x} elements={given}{wants}"
         )
 
     def given(self, element, length):
-        return ",".join(self.element(element) for _ in range(length))
+        some = [self.element(element) for _ in range(min(length, 9))]
+        return ",".join(some[:-1] + [f"{some[-1]}*{length - len(some) + 1}"])
+
+    def sparse(self, element, blocks):
+        """Blocks of zeros, and others."""
+        tokens = []
+        for begin, end in blocks:
+            has_some = self.random.random() < 0.4
+            tokens.append(self.given(element, end - begin) if has_some else f"0x0*{end - begin}")
+        return ",".join(tokens)
 
     def partial(self, element, length):
         """Terms, or the sums of some. A NaN is the quiet one."""
@@ -384,20 +398,19 @@ def written(frame):
         return written_exact(packet)
     operation = next(name for name, value in wire.OPERATIONS.items() if value == packet.flags & 3)
     repeat = " repeat" if packet.flags & wire.REPEAT else ""
-    words, at = [], 0
-    while at < len(packet.words):
-        same = 1
-        while packet.words[at : at + same + 1] == packet.words[at : at + 1] * (same + 1):
-            same += 1
-        words.append(f"{packet.words[at]}*{same}" if same > 1 else str(packet.words[at]))
-        at += same
     return (f"slot={packet.slot} seq={packet.seq} op={operation} exponent={packet.exponent} "
-            f"witness={packet.witness:#x} words={','.join(words) or 'none'}{repeat}")  # fmt: skip
+            f"witness={packet.witness:#x} words={runs(map(str, packet.words))}{repeat}")  # fmt: skip
+
+
+def runs(words):
+    """`1,2*3`"""
+    same = [(word, len(list(group))) for word, group in itertools.groupby(words)]
+    return ",".join(f"{word}*{times}" if times > 1 else word for word, times in same) or "none"
 
 
 def written_exact(packet):
     is_partial = elements.OPERATIONS[packet.operation] == "partial" and packet.data
-    given = f"hex:{packet.data.hex()}" if is_partial else ",".join(map(hex, packet.words)) or "none"
+    given = f"hex:{packet.data.hex()}" if is_partial else runs(map(hex, packet.words))
     known = {"disagree": wire.DISAGREE, "repeat": wire.REPEAT, "wants-none": wire.NO_ELEMENTS}
     marks = "".join(f" {name}" for name, flag in known.items() if packet.flags & flag)
     if packet.flags & wire.PACKED:

@@ -380,3 +380,48 @@ class LeftOutIsNothing(WrongSwitch, found_by="exact_zero_blocks"):
 class LeafFillsIn(WrongSwitch, found_by="exact_zero_blocks_tree"):
     def payload(self, packets, divisor, room=None):
         return 0, self.reduced(packets, divisor)
+
+
+class TakesTheFirstBitmap(WrongSwitch, found_by="exact_zero_blocks"):
+    """Of all contributions' elements."""
+
+    def reduced(self, packets, divisor):
+        first = min(packets, key=lambda packet: packet.worker)
+        return super().reduced([self.cut_as(first, packet) for packet in packets], divisor)
+
+    def cut_as(self, first, packet):
+        if not packet.flags & first.flags & wire.PACKED:
+            return packet
+        size, chunk, left = packet.element.size, b"", packet.data
+        for i, (begin, end) in enumerate(packed.blocks(len(packet.words), first.chunk.first)):
+            length = (end - begin) * size
+            chunk += left[:length].ljust(length, b"\0") if i in first.chunk.present else bytes(length)
+            left = left[length:] if i in first.chunk.present else left
+        return dataclasses.replace(packet, flags=packet.flags & ~wire.PACKED, data=chunk)
+
+
+class ZerosOfPartialSumsHaveNoSign(WrongSwitch, found_by="exact_partial_sums"):
+    def rounded(self, element, parts, divisor):
+        sign = 1 << (8 * element.size - 1)
+        return [0 if bits == sign else bits for bits in super().rounded(element, parts, divisor)]
+
+
+class DropsWhatIsListed(WrongSwitch, found_by="exact_partial_sums_tree"):
+    """The wider float is rounded, where it does not have the sum."""
+
+    def summed(self, element, parts, room):
+        wide, _ = partial.wide_of(element)
+        columns = [[number for part in parts for number in part.columns[i]] for i in range(len(parts[0].columns))]
+        sums = [elements.reduce_floats("sum", 1, column) for column in columns]
+        return partial.encode_sums(element, [wide.decode(wide.encode(number)) for number in sums])
+
+
+class ChoosesByContributions(WrongSwitch, found_by="exact_partial_sums_tree"):
+    """Sends terms where as many contributions as fit a wide number have come, however many terms these have."""
+
+    def summed(self, element, parts, room):
+        sent = super().summed(element, parts, room)
+        if len(parts) > 2 or not all(part.terms for part in parts):
+            return sent
+        terms = [[element.encode(column[t]) for column in part.columns] for part in parts for t in range(part.terms)]
+        return partial.encode_terms(element, terms)
