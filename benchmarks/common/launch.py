@@ -11,8 +11,6 @@ import subprocess
 import sys
 import tempfile
 
-import repository
-
 PATIENCE = 1800  # seconds for all that some number of ranks does
 PR_SET_PDEATHSIG = 1
 
@@ -49,14 +47,3 @@ def run(worker, ranks, what, python=sys.executable, environment=None):
     if launched.returncode:
         raise OSError(f"{ranks} ranks ended with status {launched.returncode}: what they say is above")
     return {"ranks": ranks, **json.loads(said.strip().splitlines()[-1])}
-
-
-def measure(benchmark, arguments, run, show, **more):
-    """A whole benchmark: for each number of ranks, what run() returns is shown and kept."""
-    content = {**repository.circumstances(benchmark), **more, "runs": []}
-    for ranks in arguments.ranks:
-        content["runs"].append(run(ranks, arguments))
-        show(content["runs"][-1], arguments.backends)
-    if arguments.json:
-        repository.write(arguments.json, content)
-    return 0

@@ -74,3 +74,14 @@ def write(path, content):
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(content, indent=1) + "\n")
     print(f"written: {path}")
+
+
+def measure(benchmark, arguments, run, show, **more):
+    """A whole benchmark: for each number of ranks, what run() returns is shown and kept."""
+    content = {**circumstances(benchmark), **more, "runs": []}
+    for ranks in arguments.ranks:
+        content["runs"].append(run(ranks, arguments))
+        show(content["runs"][-1])
+    if arguments.json:
+        write(arguments.json, content)
+    return 0

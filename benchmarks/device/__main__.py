@@ -9,6 +9,7 @@ PyTorch does not know by itself: --module torch_npu, say, which the ranks import
 """
 
 import argparse
+import functools
 import pathlib
 import sys
 
@@ -18,6 +19,7 @@ import launch  # noqa: E402
 import options  # noqa: E402
 import places  # noqa: E402
 import report  # noqa: E402
+import repository  # noqa: E402
 
 PARTS = ("in", "host", "out")
 
@@ -65,7 +67,8 @@ def show(measured, backends):
 
 
 def main():
-    return launch.measure("device", parse(), run, show)
+    arguments = parse()
+    return repository.measure("device", arguments, run, functools.partial(show, backends=arguments.backends))
 
 
 if __name__ == "__main__":

@@ -89,13 +89,7 @@ def show(measured):
 def main():
     arguments = parse()
     places.check_network(1500)
-    content = {**repository.circumstances("hooks"), "runs": []}
-    for ranks in arguments.ranks:
-        content["runs"].append(run(ranks, arguments))
-        show(content["runs"][-1])
-    if arguments.json:
-        repository.write(arguments.json, content)
-    return 0
+    return repository.measure("hooks", arguments, run, show)
 
 
 if __name__ == "__main__":

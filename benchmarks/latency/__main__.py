@@ -10,6 +10,7 @@ openmpi-bin, pip install mpi4py).
 """
 
 import argparse
+import functools
 import importlib.util
 import pathlib
 import shutil
@@ -22,6 +23,7 @@ import launch  # noqa: E402
 import options  # noqa: E402
 import places  # noqa: E402
 import report  # noqa: E402
+import repository  # noqa: E402
 
 BACKENDS = (*options.BACKENDS, "openmpi")
 
@@ -98,7 +100,8 @@ def show(measured, backends):
 
 def main():
     arguments = parse()
-    return launch.measure("latency", arguments, run, show, backends=arguments.backends)
+    shown = functools.partial(show, backends=arguments.backends)
+    return repository.measure("latency", arguments, run, shown, backends=arguments.backends)
 
 
 if __name__ == "__main__":

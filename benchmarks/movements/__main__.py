@@ -132,13 +132,7 @@ def main():
     arguments = parse()
     if arguments.network:
         places.check_network(1500)
-    content = {**repository.circumstances("movements"), "runs": []}
-    for ranks in arguments.ranks:
-        content["runs"].append(run(ranks, arguments))
-        show(content["runs"][-1])
-    if arguments.json:
-        repository.write(arguments.json, content)
-    return 0
+    return repository.measure("movements", arguments, run, show)
 
 
 if __name__ == "__main__":

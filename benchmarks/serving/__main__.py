@@ -17,6 +17,7 @@ other.
 """
 
 import argparse
+import functools
 import itertools
 import os
 import pathlib
@@ -203,7 +204,8 @@ def main():
         return 0
     for name, why in arguments.absent.items():
         print(f"without {name}: {why}")
-    return launch.measure("serving", arguments, run, show, absent=arguments.absent)
+    shown = functools.partial(show, backends=arguments.backends)
+    return repository.measure("serving", arguments, run, shown, absent=arguments.absent)
 
 
 if __name__ == "__main__":
