@@ -11,16 +11,23 @@ Format format_of(ElementType type) {
   if (type == ElementType::kFloat16) return {5, 10};
   if (type == ElementType::kBFloat16) return {8, 7};
   if (type == ElementType::kFloat64) return {11, 52};
+  if (type == ElementType::kFloat8E4M3) return {4, 3, false};
+  if (type == ElementType::kFloat8E5M2) return {5, 2};
   return kFloat32Format;
 }
 
+bool Format::is_nan(uint64_t raw) const {
+  const uint64_t mantissa = raw & ((uint64_t{1} << mantissa_bits) - 1);
+  if ((raw >> mantissa_bits & top_exponent()) != top_exponent()) return false;
+  return has_infinities ? mantissa != 0 : mantissa + 1 == uint64_t{1} << mantissa_bits;
+}
+
 double Format::decode(uint64_t raw) const {
+  if (is_nan(raw)) return std::numeric_limits<double>::quiet_NaN();
   const uint64_t mantissa = raw & ((uint64_t{1} << mantissa_bits) - 1);
   const uint64_t exponent = raw >> mantissa_bits & top_exponent();
   const double sign = (raw >> (mantissa_bits + exponent_bits)) != 0 ? -1.0 : 1.0;
-  if (exponent == top_exponent()) {
-    return mantissa != 0 ? std::numeric_limits<double>::quiet_NaN() : sign * std::numeric_limits<double>::infinity();
-  }
+  if (exponent == top_exponent() && has_infinities) return sign * std::numeric_limits<double>::infinity();
   const uint64_t whole = exponent == 0 ? mantissa : mantissa + (uint64_t{1} << mantissa_bits);
   const int power = static_cast<int>(std::max(exponent, uint64_t{1})) - bias() - mantissa_bits;
   return sign * std::ldexp(static_cast<double>(whole), power);

@@ -10,6 +10,7 @@ namespace switchml::sim {
 struct Format {
   int exponent_bits;
   int mantissa_bits;
+  bool has_infinities = true;  // Else the highest exponent has numbers too, but for one NaN; encode() is not for it.
 
   int bias() const { return (1 << (exponent_bits - 1)) - 1; }
   uint64_t top_exponent() const { return (uint64_t{1} << exponent_bits) - 1; }
@@ -18,6 +19,7 @@ struct Format {
   }
   uint64_t infinity(bool negative) const { return compose(negative ? 1 : 0, top_exponent(), 0); }
   uint64_t quiet_nan() const { return compose(0, top_exponent(), uint64_t{1} << (mantissa_bits - 1)); }
+  bool is_nan(uint64_t raw) const;
   /// The value of some bits (of NaNs, any NaN).
   double decode(uint64_t raw) const;
   /// The nearest value, ties to even; beyond the largest, infinity.

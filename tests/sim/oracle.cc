@@ -139,6 +139,35 @@ uint64_t integer_result(const Call& call, const Tensors& inputs, size_t i) {
   return static_cast<uint64_t>(total);
 }
 
+// [NSUM-1 to NSUM-3] The terms are exact in float32.
+std::vector<uint64_t> as_float32(ElementType type, const uint8_t* element) {
+  std::vector<uint64_t> all;
+  if (!is_scaled(type)) {
+    return {kFloat32Format.encode(format_of(type).decode(load_raw(element, 0, element_bytes(type))))};
+  }
+  for (size_t i = 1; i < kScaledBytes; ++i) {
+    const double x = type == ElementType::kScaledInt8 ? static_cast<double>(static_cast<int8_t>(element[i]))
+                                                      : format_of(ElementType::kFloat8E4M3).decode(element[i]);
+    all.push_back(element[0] == 255 ? kFloat32Format.quiet_nan()
+                                    : kFloat32Format.encode(std::ldexp(x, element[0] - 127)));
+  }
+  return all;
+}
+
+void sum_to_float32(const Call& call, const Tensors& inputs, uint8_t* out) {
+  const size_t values = values_per_element(call.type);
+  for (size_t i = 0; i < call.count; ++i) {
+    std::vector<std::vector<uint64_t>> terms(values);
+    for (const auto& input : inputs) {
+      const auto one = as_float32(call.type, input.data() + i * element_bytes(call.type));
+      for (size_t v = 0; v < values; ++v) terms[v].push_back(one[v]);
+    }
+    for (size_t v = 0; v < values; ++v) {
+      store_raw(out, i * values + v, 4, exact_mean(terms[v], call.divisor, kFloat32Format));
+    }
+  }
+}
+
 uint64_t exact_float(const Call& call, const Tensors& inputs, size_t i) {
   if (call.op == ReduceOp::kMin || call.op == ReduceOp::kMax) return extreme_float(call, inputs, i);
   const Format format = format_of(call.type);
@@ -156,9 +185,15 @@ std::vector<uint8_t> expected_result(const Call& call, int workers, const Packet
   if (call.movement == Movement::kBroadcast) return input_of(call, call.root);
   if (call.movement != Movement::kNone) return joined_inputs(call, workers);
   Tensors inputs;
-  for (int rank = 0; rank < workers; ++rank) inputs.push_back(input_of(call, rank));
+  for (int worker = 0; worker < workers; ++worker) {
+    for (int rank = 0; rank < call.ranks_of(worker); ++rank) inputs.push_back(input_of(call, worker, rank));
+  }
   const size_t bytes = element_bytes(call.type);
-  std::vector<uint8_t> out(call.count * bytes);
+  std::vector<uint8_t> out(call.count * result_bytes(call.op, call.type));
+  if (call.op == ReduceOp::kSumToFloat32) {
+    sum_to_float32(call, inputs, out.data());
+    return out;
+  }
   FloatSum float_sum(call, inputs, packets.payload_bytes);
   for (size_t i = 0; i < call.count; ++i) {
     uint64_t raw = 0;

@@ -4,10 +4,16 @@
 #include <cmath>
 
 #include "formats.h"
+#include "nodes.h"
 
 namespace switchml::sim {
 
 namespace {
+
+constexpr ElementType kNarrow[] = {ElementType::kFloat16,    ElementType::kBFloat16,   ElementType::kFloat8E4M3,
+                                   ElementType::kFloat8E5M2, ElementType::kScaledInt8, ElementType::kScaledFloat8};
+
+constexpr size_t kMost = 10000;  // Numbers of a call, which the oracle adds one by one.
 
 size_t draw_count(Random& random, size_t chunk) {
   const uint64_t kind = random.below(100);
@@ -20,12 +26,13 @@ size_t draw_count(Random& random, size_t chunk) {
   return 1 + random.below(130 * chunk);  // several groups
 }
 
-ReduceOp draw_op(Random& random, bool exact) {
+ReduceOp draw_op(Random& random, const Packets& packets) {
   constexpr ReduceOp kOps[] = {ReduceOp::kSum, ReduceOp::kSum, ReduceOp::kSum,    ReduceOp::kSum,
                                ReduceOp::kMin, ReduceOp::kMax, ReduceOp::kBarrier};
   constexpr ReduceOp kOthers[] = {ReduceOp::kProduct, ReduceOp::kProduct, ReduceOp::kAnd, ReduceOp::kOr,
                                   ReduceOp::kXor};
-  return exact && random.chance(0.3) ? random.pick(kOthers) : random.pick(kOps);
+  if (packets.can(ReduceOp::kSumToFloat32, kNarrow[0]) && random.chance(0.2)) return ReduceOp::kSumToFloat32;
+  return packets.exact && random.chance(0.3) ? random.pick(kOthers) : random.pick(kOps);
 }
 
 ElementType draw_type(Random& random, ReduceOp op, const Packets& packets) {
@@ -34,6 +41,7 @@ ElementType draw_type(Random& random, ReduceOp op, const Packets& packets) {
                                     ElementType::kInt8,    ElementType::kUInt8,    ElementType::kInt16,
                                     ElementType::kInt64};
   constexpr ElementType kOthers[] = {ElementType::kFloat64, ElementType::kFloat64, ElementType::kBool};
+  if (op == ReduceOp::kSumToFloat32) return random.pick(kNarrow);
   const ElementType type = packets.exact && random.chance(0.25) ? random.pick(kOthers) : random.pick(kTypes);
   if (packets.can(op, type)) return type;
   return is_bitwise(op) ? ElementType::kBool : ElementType::kInt32;
@@ -68,10 +76,13 @@ Call draw_movement(Random& random, int workers, const Packets& packets) {
   return call;
 }
 
+bool may_be_in_place(const Call& call) { return call.ranks == 1 && call.op != ReduceOp::kSumToFloat32; }
+
 Call draw_call(Random& random, int workers, const Packets& packets) {
   if (packets.exact && random.chance(0.3)) return draw_movement(random, workers, packets);
   Call call;
-  call.op = draw_op(random, packets.exact);
+  call.op = draw_op(random, packets);
+  call.ranks = packets.host_ranks;
   call.seed = random.next();
   call.tag = random.below(3);
   if (call.op == ReduceOp::kBarrier) {
@@ -79,14 +90,14 @@ Call draw_call(Random& random, int workers, const Packets& packets) {
     return call;
   }
   call.type = draw_type(random, call.op, packets);
-  call.count = draw_count(random, elements_per_chunk(call.type, packets.payload_bytes, packets.exact));
+  call.count = std::min(draw_count(random, packets.chunk(call.op, call.type)), kMost / values_per_element(call.type));
   call.output_end = call.count;
-  call.in_place = random.chance(0.6);
+  call.in_place = random.chance(0.6) && may_be_in_place(call);
   if (!call.in_place && call.count > 0 && random.chance(0.3)) {  // as reduce_scatter does
     call.output_begin = random.below(call.count);
     call.output_end = call.output_begin + random.below(call.count - call.output_begin + 1);
   }
-  if (call.op == ReduceOp::kSum && is_floating(call.type) && random.chance(0.25)) {
+  if (sums_floats(call.op, call.type) && random.chance(0.25)) {
     call.divisor = static_cast<uint32_t>(workers);
   }
   if (call.output_begin == 0 && call.output_end == call.count) draw_wanted(random, workers, &call);
@@ -133,7 +144,8 @@ Call draw_small_sum(Random& random, int workers, const Packets& packets) {
   call.type = random.pick(kTypes);
   call.count = random.chance(0.3) ? 1 : 1 + random.below(packets.payload_bytes / 4 * 3 / 2);
   call.output_end = call.count;
-  call.in_place = random.chance(0.7);
+  call.ranks = packets.host_ranks;
+  call.in_place = random.chance(0.7) && may_be_in_place(call);
   call.fill = random.chance(0.5) ? Fill::kOrdinary : static_cast<Fill>(random.below(kFills));
   return call;
 }
@@ -157,6 +169,12 @@ Program draw_training(Random& random, int workers, const Packets& packets) {
 }
 
 }  // namespace
+
+// What is rounded where some terms meet has other bits in a tree, or with hosts. [NSUM-5]
+bool Packets::can(ReduceOp op, ElementType type) const {
+  const bool rounds_parts = op == ReduceOp::kSumToFloat32 || (op == ReduceOp::kProduct && is_floating(type));
+  return exact ? exact_can(op, type) && !(partial_sum_ranks > 0 && rounds_parts) : integer_can(op, type);
+}
 
 Program draw_program(Random& random, int workers, const Packets& packets) {
   if (random.chance(0.3)) return draw_training(random, workers, packets);
@@ -183,7 +201,7 @@ Call disagree(Random& random, Call call, const Packets& packets) {
   }
   if (!packets.can(call.op, call.type)) call.type = ElementType::kInt16;
   call.tag += 1000;  // where nothing else changed
-  call.in_place = call.movement == Movement::kNone && call.root < 0;
+  call.in_place = call.movement == Movement::kNone && call.root < 0 && may_be_in_place(call);
   call.in_parts = false;
   call.output_begin = 0;
   call.output_end = call.count;
@@ -202,19 +220,23 @@ ElementRange Call::wanted(int rank, int workers) const {
   return {begin, count * (number + 1) / size - begin};
 }
 
+void append(const std::vector<uint8_t>& one, std::vector<uint8_t>* all) {
+  all->insert(all->end(), one.begin(), one.end());
+}
+
 std::vector<uint8_t> joined_inputs(const Call& call, int workers) {
   std::vector<uint8_t> all;
-  for (int rank = 0; rank < workers; ++rank) {
-    const std::vector<uint8_t> one = input_of(call, rank);
-    all.insert(all.end(), one.begin(), one.end());
-  }
+  for (int worker = 0; worker < workers; ++worker) append(input_of(call, worker), &all);
   return all;
 }
 
-std::vector<uint8_t> given_by(const Call& call, int rank, int workers) {
+std::vector<uint8_t> given_by(const Call& call, int worker, int workers) {
   const bool of_root = call.movement == Movement::kBroadcast || call.movement == Movement::kScatter;
-  if (of_root && rank != call.root) return {};
-  return call.movement == Movement::kScatter ? joined_inputs(call, workers) : input_of(call, rank);
+  if (of_root && worker != call.root) return {};
+  if (call.movement == Movement::kScatter) return joined_inputs(call, workers);
+  std::vector<uint8_t> all;
+  for (int rank = 0; rank < call.ranks_of(worker); ++rank) append(input_of(call, worker, rank), &all);
+  return all;
 }
 
 // As gradients of embeddings are: of the blocks of 256 elements some are zero, or most, on each rank others.
@@ -227,14 +249,29 @@ void leave_sparse(Random& random, size_t element_bytes, std::vector<uint8_t>* te
   }
 }
 
-std::vector<uint8_t> input_of(const Call& call, int rank) {
+uint64_t draw_number(Random& random, ElementType type, const Call& call) {
+  return is_floating(type) ? draw_float(random, format_of(type), call.fill, call.shift)
+                           : draw_integer(random, call.fill);
+}
+
+// A scale, often far from 1, and numbers. [NSUM-3]
+void draw_block(Random& random, const Call& call, uint8_t* out) {
+  const bool is_near = random.chance(0.7);
+  out[0] = static_cast<uint8_t>(is_near ? 120 + random.below(16) : random.below(256));
+  const ElementType inner = call.type == ElementType::kScaledInt8 ? ElementType::kInt8 : ElementType::kFloat8E4M3;
+  for (size_t i = 1; i < kScaledBytes; ++i) out[i] = static_cast<uint8_t>(draw_number(random, inner, call));
+}
+
+std::vector<uint8_t> input_of(const Call& call, int worker, int rank) {
   std::vector<uint8_t> out(call.count * element_bytes(call.type));
-  Random random(call.seed ^ mix(static_cast<uint64_t>(rank) + 1));
+  Random random(call.seed ^ mix(static_cast<uint64_t>(worker + kMostWorkers * rank) + 1));
   const size_t bytes = element_bytes(call.type);
   for (size_t i = 0; i < call.count; ++i) {
-    const uint64_t raw = is_floating(call.type) ? draw_float(random, format_of(call.type), call.fill, call.shift)
-                                                : draw_integer(random, call.fill);
-    store_raw(out.data(), i, bytes, raw);
+    if (is_scaled(call.type)) {
+      draw_block(random, call, out.data() + i * bytes);
+    } else {
+      store_raw(out.data(), i, bytes, draw_number(random, call.type, call));
+    }
   }
   if (call.movement == Movement::kNone && mix(call.seed) % 3 == 0) leave_sparse(random, bytes, &out);
   return out;

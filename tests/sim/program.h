@@ -9,6 +9,7 @@
 #include "engine/engine.h"
 #include "random.h"
 #include "slots/chunk_plan.h"
+#include "slots/partial_sum_room.h"
 
 namespace switchml::sim {
 
@@ -16,7 +17,16 @@ namespace switchml::sim {
 struct Packets {
   size_t payload_bytes = 256;
   bool exact = false;
-  bool can(ReduceOp op, ElementType type) const { return exact ? exact_can(op, type) : integer_can(op, type); }
+  size_t partial_sum_ranks = 0;  // SessionParameters::partial_sum_ranks
+  int host_ranks = 1;            // Ranks that the first worker speaks for: Call::ranks.
+
+  bool can(ReduceOp op, ElementType type) const;
+  /// Elements of a chunk, and of a span.
+  size_t chunk(ReduceOp op, ElementType type) const { return elements_per_chunk(type, room(op, type), exact, op); }
+  size_t span(ReduceOp op, ElementType type) const { return elements_per_span(type, room(op, type), exact, op); }
+
+ private:
+  size_t room(ReduceOp op, ElementType type) const { return chunk_room(op, type, payload_bytes, partial_sum_ranks); }
 };
 
 /// The content of a tensor.
@@ -40,7 +50,9 @@ struct Call {
   Fill fill = Fill::kOrdinary;
   int shift = 0;      // Shifts the exponents of ordinary numbers.
   uint64_t seed = 0;  // Seed of the numbers.
+  int ranks = 1;  // That the first worker speaks for in a reduction; the next one for one less, and so on, down to 1.
 
+  int ranks_of(int worker) const { return movement == Movement::kNone ? ranks - worker % ranks : 1; }
   /// Elements of the whole result, of which a rank wants some.
   size_t all(int workers) const { return count * (has_piece_of_each(movement) ? static_cast<size_t>(workers) : 1); }
   ElementRange wanted(int rank, int workers) const;
@@ -52,11 +64,11 @@ Program draw_program(Random& random, int workers, const Packets& packets);
 /// The same call with one thing changed that ranks must agree about.
 Call disagree(Random& random, Call call, const Packets& packets);
 
-/// What belongs to a rank: its input; of a scatter, what the root has for it.
-std::vector<uint8_t> input_of(const Call& call, int rank);
+/// What belongs to a worker, or to a rank that it speaks for: its input; of a scatter, what the root has for it.
+std::vector<uint8_t> input_of(const Call& call, int worker, int rank = 0);
 /// What belongs to all of them, one after the other.
 std::vector<uint8_t> joined_inputs(const Call& call, int workers);
-/// What a rank gives.
+/// What a worker gives; of several ranks one after the other.
 std::vector<uint8_t> given_by(const Call& call, int rank, int workers);
 
 }  // namespace switchml::sim

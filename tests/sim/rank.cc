@@ -44,6 +44,7 @@ Rank::~Rank() {
     record_->count(Fault::nonfinite_superblocks, counters.nonfinite_superblocks.get());
     record_->count(Fault::old_session, counters.results_foreign.get());
     record_->count(Fault::windows_shrank, counters.window_reductions.get());
+    record_->count(Fault::zero_blocks, counters.zero_blocks_left_out.get());
     record_->count(Fault::numbers_wrapped, socket.watch->wrapped() ? 1 : 0);
   }
   for (Socket& socket : sockets_) {
@@ -157,7 +158,7 @@ void Rank::submit(size_t index, Time now) {
   const ElementRange wanted = call.wanted(worker, workers);
   auto running = std::make_unique<Running>();
   running->input = given_by(call, worker, workers);
-  const size_t bytes = wanted.count * element_bytes(call.type);
+  const size_t bytes = wanted.count * result_bytes(call.op, call.type);
   running->output.assign(kGuard + bytes + kGuard, kGuardByte);
   uint8_t* output = running->output.data() + kGuard;
   if (call.in_place && bytes > 0) std::memcpy(output, running->input.data(), bytes);
@@ -192,6 +193,9 @@ decltype(Collective::kind) Rank::kind_of(const Call& call, const ElementRange& w
   if (call.movement == Movement::kNone) {
     Operands operands{call.in_place ? output : input, {}, {output, wanted.begin, wanted.begin + wanted.count}};
     operands.divisor = call.divisor;
+    const int ranks = call.ranks_of(options_.engine.session.worker);
+    const size_t bytes = call.count * element_bytes(call.type);
+    for (int r = 0; ranks > 1 && r < ranks; ++r) operands.inputs.push_back(input + static_cast<size_t>(r) * bytes);
     if (!call.in_parts) return Reduce{std::move(operands), call.root};
     ReduceScatter scattered{std::move(operands), {}};
     for (size_t i = 0; i < workers; ++i) scattered.scatter_ends.push_back(call.count * (i + 1) / workers);
@@ -214,8 +218,8 @@ decltype(Collective::kind) Rank::kind_of(const Call& call, const ElementRange& w
 void Rank::choose_stream(size_t index, Collective collective) {
   const SessionParameters& session = options_.engine.session;
   const auto chunks = static_cast<size_t>(session.lanes_per_shard().data);
-  const bool fits = elements_in_all(collective, session.workers) <=
-                    chunks * elements_per_chunk(collective.type, session.payload_bytes, session.exact);
+  const bool fits =
+      elements_in_all(collective, session.workers) <= chunks * options_.packets.chunk(collective.op, collective.type);
   record_->count(Fault::streams_chosen);
   if (fits && collective.op != ReduceOp::kBarrier) return put(0, index, std::move(collective));
   running_[index]->parts = 2;
@@ -255,7 +259,7 @@ void Rank::end_in_order(size_t stream, size_t number, const Status& status) {
 void Rank::hand_on(const std::shared_ptr<SharedCollective>& collective) {
   const SessionParameters& session = options_.engine.session;
   const Collective& whole = collective->collective();
-  const size_t span = elements_per_span(whole.type, session.payload_bytes, session.exact);
+  const size_t span = options_.packets.span(whole.op, whole.type);
   const size_t total = elements_in_all(whole, session.workers);
   for (Socket& socket : sockets_) {
     in(socket, [&](Shard& shard) { shard.submit(collective, shard_part(total, span, shard.index(), session.shards)); });

@@ -18,6 +18,7 @@ namespace switchml::sim {
 
 struct RankOptions {
   EngineOptions engine;
+  Packets packets;
   int tenant = 0;
   Duration patience = seconds(30);       // Bound for each collective.
   size_t window = 1;                     // Collectives that are called before the first of them has ended.

@@ -47,7 +47,11 @@ namespace switchml::sim {
   X(streams_chosen, "collectives that chose their stream")                      \
   X(sessions, "sessions opened")                                                \
   X(exact_sessions, "of these, exact ones")                                     \
+  X(exact_trees, "of these, over several switches")                             \
   X(exact_refused, "exact sessions asked of who grants none")                   \
+  X(partial_sums, "sums of floats of which some terms met before, exactly")     \
+  X(narrow_sums, "sums of narrow terms to float32")                             \
+  X(zero_blocks, "blocks of zeros that contributions left out")                 \
   X(moved, "broadcasts, gathers and scatters, with a result each")              \
   X(results_unwanted, "results without elements, as somebody wants none")       \
   X(errors, "collectives that ended with an error")                             \

@@ -51,14 +51,14 @@ void Simulation::draw_switches() {
 
 void Simulation::draw_tenants() {
   const int count = random_.chance(0.5) ? 1 : random_.between(2, kMostTenants);
-  constexpr size_t kPayloads[] = {256, 256, 512, 1024, 1408};
+  constexpr size_t kPayloads[] = {256, 256, 512, 1024, 1408, 4096};
   std::vector<TenantOptions> all;
   size_t largest = 0;
   for (int i = 0; i < count; ++i) {
     TenantOptions t;
     t.number = i;
     t.controlled = tree_;
-    t.exact_granted = !tree_ && !switch_options_.whole_chunks;
+    t.exact_granted = !switch_options_.whole_chunks;
     t.workers = random_.chance(0.7) ? random_.between(2, 4) : random_.between(5, kMostWorkers);
     t.shards = random_.chance(0.6) ? 1 : random_.between(2, 3);
     t.slots = t.shards * draw_slots(random_);
@@ -83,6 +83,7 @@ void Simulation::draw_tenants() {
     limits.slot_memory_bytes = switch_options_.slot_memory_bytes;
     limits.max_payload_bytes = switch_options_.max_payload_bytes;
     limits.whole_chunks = switch_options_.whole_chunks;
+    limits.exact = !limits.whole_chunks;
     limits.max_jobs = switch_options_.max_jobs;
     limits.lease = lease_;
     limits.seed = random_.next();

@@ -1,5 +1,6 @@
 #include "slot_frame.h"
 
+#include "exact/partial_sums.h"
 #include "random.h"
 
 namespace switchml::sim {
@@ -35,6 +36,10 @@ std::optional<SlotFrame> of_elements(const uint8_t* frame, size_t size, wire::Ki
   out.call = packet.header.call;
   out.kind = uint32_t{packet.header.type} << 16 | uint32_t{packet.header.operation} << 8 | packet.header.divisor;
   out.bytes = packet.room;
+  if (out.result || packet.operation != ReduceOp::kPartialSum || packet.bytes == 0) return out;
+  const auto sum = parse_partial_sum(packet.type, packet.elements, packet.bytes);
+  if (!sum) return std::nullopt;
+  out.bytes = sum->elements * element_bytes(packet.type);
   return out;
 }
 

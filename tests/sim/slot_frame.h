@@ -21,7 +21,7 @@ struct SlotFrame {
   // ---- exact: common fields of all contributions to a use ----
   uint32_t call = 0;
   uint32_t kind = 0;  // Type, operation and divisor.
-  size_t bytes = 0;   // Bytes behind the header.
+  size_t bytes = 0;   // Bytes that the elements take behind the header, those of the result of partial sums.
 };
 
 /// None if it is no well-formed contribution or result.

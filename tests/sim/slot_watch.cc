@@ -19,6 +19,7 @@ void SlotWatch::Use::say(const SlotFrame& contribution) {
   }
   if ((contribution.flags & wire::kFlagNoElements) != 0) want_none.insert(contribution.worker);
   disagree |= contribution.call != call || contribution.kind != kind;
+  disagree |= (contribution.flags & wire::kFlagDisagree) != 0;  // [ETREE-3]
   disagree |= bytes != 0 && contribution.bytes != 0 && contribution.bytes != bytes;
   bytes = std::max(bytes, contribution.bytes);
 }
@@ -105,6 +106,11 @@ void SlotWatch::judge_output(Session* session, const SlotFrame& out, int to, boo
   if (session->parent >= 0 && result) {  // passed down
     if (!packet_->result || from_ != session->parent)
       return broken("a leaf sends its members what its parent has not sent");
+    if (!session->exact) return judge_receiver(*session, out, to);
+    // It knows which members want no elements. [ETREE-5]
+    use_ = &session->uses[size_t{out.slot} * 2 + (out.seq & 1U)];
+    if (use_->seq != out.seq || !(use_->heard == session->members))
+      return broken("a leaf sends its members the result of a use that it does not hold");
   } else {
     if (use_ == nullptr) return broken("a switch answers somebody who is not a member, or an old use");
     if (!(use_->heard == session->members)) return broken("a switch answers before all members have contributed");
@@ -113,8 +119,14 @@ void SlotWatch::judge_output(Session* session, const SlotFrame& out, int to, boo
     if (multicast) use_->announced = announced_now_ = true;
     if (!multicast && result && to != from_) return broken("a duplicate's answer goes to somebody else");
   }
-  std::string wrong = rule_of_result(*session, out, to);
-  if (wrong.empty() && session->exact) wrong = rule_of_elements(*session, *use_, out, to);
+  judge_receiver(*session, out, to);
+  if (!session->exact) return;
+  const std::string wrong = rule_of_elements(*session, *use_, out, to);
+  if (!wrong.empty()) broken(wrong);
+}
+
+void SlotWatch::judge_receiver(const Session& session, const SlotFrame& out, int to) {
+  const std::string wrong = rule_of_result(session, out, to);
   if (!wrong.empty()) broken(wrong);
 }
 
@@ -138,14 +150,20 @@ bool SlotWatch::wants_none(const Session& session, const Use& use, const SlotFra
 }
 
 std::string SlotWatch::rule_of_elements(const Session& session, const Use& use, const SlotFrame& out, int to) {
-  if (out.call != use.call || out.kind != use.kind) return "an exact result is not of the first contribution's call";
+  const bool is_handed_down = session.parent >= 0 && out.result;
   const bool says = (out.flags & wire::kFlagDisagree) != 0;
-  if (says != use.disagree) return "an exact result does not say whether its contributions agree";
+  if (is_handed_down) {
+    if (out.call != packet_->call || out.kind != packet_->kind) return "a leaf alters the result of its parent";
+  } else {
+    if (out.call != use.call || out.kind != use.kind) return "an exact result is not of the first contribution's call";
+    if (says != use.disagree) return "an exact result does not say whether its contributions agree";
+  }
   if (wants_none(session, use, out, to)) {
     record_->count(Fault::results_unwanted);
     return out.bytes == 0 ? "" : "an exact result has elements for who wants none";
   }
-  if (out.bytes != (says ? 0 : use.bytes)) return "an exact result has other elements than its contributions";
+  const size_t bytes = is_handed_down ? packet_->bytes : use.bytes;
+  if (out.bytes != (says ? 0 : bytes)) return "an exact result has other elements than its contributions";
   return {};
 }
 

@@ -63,6 +63,7 @@ class SlotWatch {
   Session* find(const SlotFrame& frame);
   void hear(Session* session);
   void judge_output(Session* session, const SlotFrame& out, int to, bool multicast);
+  void judge_receiver(const Session& session, const SlotFrame& out, int to);
   static std::string rule_of_result(const Session& session, const SlotFrame& out, int to);
   static bool wants_none(const Session& session, const Use& use, const SlotFrame& out, int to);
   std::string rule_of_elements(const Session& session, const Use& use, const SlotFrame& out, int to);

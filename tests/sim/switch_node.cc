@@ -114,7 +114,8 @@ Status SwitchNode::install(const InstalledSession& session, int parent) {
     return switch_->install(session, record_->now());
   }();
   if (status.ok()) {
-    watch_->add_session(session.job, session.epoch, session.shards, session.slots, session.members, parent);
+    watch_->add_session(session.job, session.epoch, session.shards, session.slots, session.members, parent,
+                        session.exact);
   }
   return status;
 }

@@ -33,14 +33,25 @@ void Tenant::begin_session() {
   begun_ = record_->now();
   mismatch_at_ = -1;
   ranks_.clear();
-  asks_for_exact_ = random_.chance(0.5);
-  exact_ = asks_for_exact_ && options_.exact_granted;
-  if (asks_for_exact_) record_->count(exact_ ? Fault::exact_sessions : Fault::exact_refused);
+  draw_packets();
   program_ = draw_program(random_, options_.workers, packets());
   expected_.assign(program_.size(), {});
   known_.assign(program_.size(), false);
   draw_trouble();
   reopen();
+}
+
+// Over trees sums of floats travel exactly, for the oracle knows no layout; elsewhere, with several ranks a worker,
+// too.
+void Tenant::draw_packets() {
+  const bool is_long = options_.payload >= kMinPartialSumPayload;
+  asks_for_exact_ = random_.chance(0.5) && (is_long || !options_.controlled);
+  exact_ = asks_for_exact_ && options_.exact_granted;
+  if (asks_for_exact_) record_->count(exact_ ? Fault::exact_sessions : Fault::exact_refused);
+  constexpr int kHostRanks[] = {2, 2, 3, 4, 9};
+  host_ranks_ = exact_ && is_long && random_.chance(0.5) ? random_.pick(kHostRanks) : 1;
+  partial_sum_ranks_ = host_ranks_ > 1 ? static_cast<size_t>(host_ranks_) : 0;
+  if (exact_ && options_.controlled) partial_sum_ranks_ = kMaxWorkers;
 }
 
 // Also in the middle of a move.
@@ -110,6 +121,9 @@ void Tenant::on_open_reply(const wire::Reply& reply) {
   session_.payload_bytes = reply.open.payload;
   session_.exact = (reply.open.flags & wire::kOpenExact) != 0;
   if (session_.exact != exact_) record_->broken(Rule::kError, "a session is not as exact as it must be");
+  session_.tree = (reply.open.flags & wire::kOpenTree) != 0;
+  session_.partial_sum_ranks = partial_sum_ranks_;
+  if (session_.tree) record_->count(Fault::exact_trees);
   session_.whole_chunks = (reply.open.flags & wire::kOpenWholeChunks) != 0;
   session_.lease = milliseconds(reply.open.lease_ms);
   if (moving) {

@@ -113,7 +113,8 @@ class Tenant {
   void leave(size_t worker, bool closes);
   void judge(size_t worker, size_t index, const Status& status, const uint8_t* output);
   void judge_error(size_t worker, size_t index, const Status& status);
-  Packets packets() const { return {options_.payload, exact_}; }
+  Packets packets() const { return {options_.payload, exact_, partial_sum_ranks_, host_ranks_}; }
+  void draw_packets();
   int switch_of(int worker) const { return options_.attachment[static_cast<size_t>(worker)]; }
 
   const TenantOptions options_;
@@ -129,6 +130,8 @@ class Tenant {
   SessionParameters session_;
   bool asks_for_exact_ = false;
   bool exact_ = false;  // The session is exact.
+  size_t partial_sum_ranks_ = 0;
+  int host_ranks_ = 1;  // Of the first worker.
   uint64_t client_key_ = 0;
   Asked open_;
   std::vector<Asked> joins_;  // Index: worker and shard.

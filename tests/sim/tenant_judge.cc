@@ -20,16 +20,18 @@ void Tenant::judge(size_t worker, size_t index, const Status& status, const uint
   }
   record_->count(Fault::collectives);
   if (!known_[index]) {
-    expected_[index] = expected_result(program_[index], options_.workers, {session_.payload_bytes, exact_});
+    expected_[index] = expected_result(program_[index], options_.workers, packets());
     known_[index] = true;
   }
   const Call& call = program_[index];
   const ElementRange wanted = call.wanted(static_cast<int>(worker), options_.workers);
-  const size_t size = element_bytes(call.type);
+  const size_t size = result_bytes(call.op, call.type);
   const auto want = expected_[index].begin() + static_cast<ptrdiff_t>(wanted.begin * size);
   const auto end = want + static_cast<ptrdiff_t>(wanted.count * size);
   const auto wrong = std::mismatch(want, end, output).first;
   if (call.movement != Movement::kNone) record_->count(Fault::moved);
+  if (call.op == ReduceOp::kSumToFloat32) record_->count(Fault::narrow_sums);
+  if (partial_sum_ranks_ > 0 && has_partial_sums(call.op, call.type)) record_->count(Fault::partial_sums);
   if (wrong == end) return;
   const auto at = static_cast<size_t>(wrong - want);
   record_->broken(Rule::kResult, "wrong result: rank " + std::to_string(worker) + ", collective " +

@@ -14,7 +14,7 @@ constexpr Duration kPatiencePerChunk = seconds(1);  // a fifth of all frames may
 Duration patience_for(const Program& program, int workers, const Packets& packets) {
   Duration patience = kPatience;
   for (const Call& call : program) {
-    const size_t chunks = call.all(workers) / elements_per_chunk(call.type, packets.payload_bytes, packets.exact) + 1;
+    const size_t chunks = call.all(workers) / packets.chunk(call.op, call.type) + 1;
     patience += kPatiencePerChunk * static_cast<int64_t>(chunks);
   }
   return patience;
@@ -27,6 +27,7 @@ void Tenant::start_ranks() {
   RankOptions options;
   options.tenant = options_.number;
   options.engine.session = session_;
+  options.packets = packets();
   constexpr int kRtoMin[] = {1, 2, 5};
   constexpr int kRtoMax[] = {20, 50, 200};
   options.engine.rto_min = milliseconds(random_.pick(kRtoMin));
@@ -34,7 +35,7 @@ void Tenant::start_ranks() {
   if (random_.chance(0.3)) options.engine.first_seq = 0xffffffffU - static_cast<uint32_t>(random_.below(30));
   options.engine.congestion_control = random_.chance(0.5);  // without it, enough chunks are under way to gather
   options.patience = is_fatal(trouble_) ? milliseconds(random_.between(500, 3000))
-                                        : patience_for(program_, options_.workers, {session_.payload_bytes, exact_});
+                                        : patience_for(program_, options_.workers, packets());
   if (fails_over_) options.patience += kPatience;
   options.engine.keep_results = fails_over_;
   if (fails_over_) options.on_switch_lost = [this] { lost_ = true; };

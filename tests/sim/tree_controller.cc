@@ -49,7 +49,12 @@ ReplyStatus TreeController::open(const wire::Open& asked, int from, uint8_t* bod
     end(opened.reply.job);
     return ReplyStatus::kNoSlots;
   }
-  wire::write_open_reply(opened.reply, body);
+  wire::OpenReply reply = opened.reply;
+  const Attachment& attachment = attachments_.at(tenant_of(from));
+  const bool is_tree = std::any_of(attachment.begin(), attachment.end(), [](int at) { return at != 0; });
+  const bool exact = (reply.flags & wire::kOpenExact) != 0;
+  if (exact && is_tree) reply.flags |= wire::kOpenTree;  // [ETREE-1]
+  wire::write_open_reply(reply, body);
   return ReplyStatus::kOk;
 }
 
@@ -62,6 +67,8 @@ bool TreeController::install(const wire::OpenReply& granted, int shards, int ten
   session.shards = shards;
   session.slots = granted.slots;
   session.payload_bytes = granted.payload;
+  session.exact = (granted.flags & wire::kOpenExact) != 0;
+  session.session_key = session.exact ? granted.session_key : 0;
   std::vector<InstalledSession> parts(switches_.size(), session);
   for (int worker = static_cast<int>(attachment.size()) - 1; worker >= 0; --worker) {
     const auto at = static_cast<size_t>(attachment[static_cast<size_t>(worker)]);

@@ -400,6 +400,18 @@ class TakesTheFirstBitmap(WrongSwitch, found_by="exact_zero_blocks"):
         return dataclasses.replace(packet, flags=packet.flags & ~wire.PACKED, data=chunk)
 
 
+class CoversNoTrailer(WrongSwitch, found_by="exact_zero_blocks"):
+    """Which blocks are there is not in its checksums."""
+
+    def damaged(self, packet, session):
+        if not packet.flags & wire.PACKED:
+            return super().damaged(packet, session)
+        size = packet.element.size
+        trailer = len(packed.pack(dataclasses.replace(packet.chunk, present=frozenset()), size))
+        short = dataclasses.replace(packet, data=packet.data[:-trailer])
+        return None if packet.checksum == short.right_checksum(session.key) else "dropped_checksum"
+
+
 class ZerosOfPartialSumsHaveNoSign(WrongSwitch, found_by="exact_partial_sums"):
     def rounded(self, element, parts, divisor):
         sign = 1 << (8 * element.size - 1)
