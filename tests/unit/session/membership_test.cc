@@ -2,9 +2,14 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
+#include <future>
 #include <vector>
 
+#include "socket/address.h"
+#include "socket/sockaddr.h"
 #include "store/map_store.h"
+#include "watch/peer_watch.h"
 
 namespace switchml {
 namespace {
@@ -24,6 +29,30 @@ TEST(Membership, TheFirstLossCountsAndIsToldOnceAlsoLater) {
   EXPECT_EQ(callback, std::vector<std::string>{"rank 1 is gone"});
   EXPECT_EQ(engine.size(), 2U) << "which has its own first reason";
   ranks.when_lost(nullptr);
+}
+
+// Nobody listens where rank 0 should.
+TEST(Membership, WhatItsWatchSeesIsALossUnlessRankZeroHasLeft) {
+  const auto address = [] {
+    auto listener = PeerWatch::listen(literal_address("127.0.0.1", 0).value());
+    EXPECT_TRUE(listener.ok());
+    return local_endpoint(listener->get());
+  }();
+  MapStore store;
+  Membership ranks({1, 2, "group g"}, store);
+  std::promise<std::string> told;
+  std::atomic<int> asked{0};
+  Membership::Handlers handlers;
+  handlers.on_loss = [&](const Status& why) { told.set_value(why.message()); };
+  handlers.rank_0_left = [&] { return asked++ < 0; };
+  ranks.watch({Fd(), address, 7}, seconds(1), handlers);
+  auto loss = told.get_future();
+  ASSERT_EQ(loss.wait_for(seconds(60)), std::future_status::ready);
+  EXPECT_EQ(loss.get(), "rank 0 is gone: its process has ended without leaving the group");
+  EXPECT_EQ(asked, 1);
+  EXPECT_EQ(ranks.gone_ranks().count(0), 1U);
+  ranks.leave();
+  EXPECT_TRUE(ranks.has_loss());
 }
 
 TEST(Membership, RanksThatAreGoneAreKnownByHow) {

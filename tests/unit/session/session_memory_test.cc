@@ -3,17 +3,22 @@
 
 #include "client/switch_entry.h"
 #include "reduced.h"
+#include "socket/address.h"
+#include "socket/sockaddr.h"
+#include "watch/peer_watch.h"
 
 namespace switchml {
 namespace {
 
 class SessionInMemory : public ::testing::Test {
  protected:
-  /// The sessions of a group; none where one rank has none, which fails the test.
-  Sessions open(int size, const Config& config = preset_config()) {
+  /// The sessions of a group; none where one rank has none, which fails the test. `change` is made in what rank 1 reads
+  /// of rank 0's place.
+  Sessions open(int size, const Config& config = preset_config(), const std::function<void(Blob*)>& change = nullptr) {
     Sessions sessions(static_cast<size_t>(size));
     each_rank(size, [&](int rank) {
-      auto session = Session::open(config, {rank, size, "group g"}, store_, monotonic_now() + seconds(20));
+      AlteredStore own(store_, rank == 1 && change ? rank_key("place", 0) : "", change);
+      auto session = Session::open(config, {rank, size, "group g"}, own, monotonic_now() + seconds(20));
       EXPECT_TRUE(session.ok()) << session.status().to_string();
       if (session.ok()) sessions[static_cast<size_t>(rank)] = std::move(session.value());
     });
@@ -45,6 +50,21 @@ TEST_F(SessionInMemory, SaysWhatItIs) {
     EXPECT_GT(session.engine().memory_bytes(), 0U);
     EXPECT_TRUE(session.engine().status().ok());
   }
+}
+
+// Rank 1 finds nobody where rank 0 should watch, and that it has not left their memory.
+TEST_F(SessionInMemory, ADeathOfRankZeroIsSeenByWhoComesTooLateForItsWatch) {
+  const auto nobody = [] {
+    const auto listener = PeerWatch::listen(literal_address("127.0.0.1", 0).value());
+    return to_string(local_endpoint(listener->get()));
+  }();
+  const Sessions sessions = open(2, preset_config(), [&](Blob* place) { place->set("watch", nobody); });
+  ASSERT_EQ(sessions.size(), 2U);
+  const Time end = monotonic_now() + seconds(60);
+  while (sessions[1]->engine().status().ok() && monotonic_now() < end) std::this_thread::sleep_for(milliseconds(5));
+  const Status status = sessions[1]->engine().status();
+  EXPECT_EQ(status.code(), Code::kUnavailable);
+  EXPECT_TRUE(contains(status, "rank 0 is gone: its process has ended without leaving the group")) << status.message();
 }
 
 // Lingering takes kLingerTime, and a busy machine makes a try or two as long.

@@ -19,6 +19,7 @@ using testing::Child;
 using ::testing::HasSubstr;
 using testing::Ints;
 using testing::kLong;
+using testing::outcome_of;
 using testing::sum_of;
 
 /// Engines of all ranks over one segment.
@@ -56,11 +57,6 @@ class Group {
   std::vector<std::atomic<int>> told_;
   std::vector<std::unique_ptr<Engine>> engines_;
 };
-
-Status outcome_of(std::future<Status>& future) {
-  if (future.wait_for(kLong) != std::future_status::ready) return {Code::kInternal, "it does not end"};
-  return future.get();
-}
 
 void expect_all_ok(std::vector<std::future<Status>>& outcomes) {
   for (auto& outcome : outcomes) {

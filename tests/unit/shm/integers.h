@@ -30,4 +30,9 @@ inline std::future<Status> end_of(Collective* collective) {
 constexpr Duration kLong = seconds(120);
 constexpr Duration kSoon = seconds(60);
 
+inline Status outcome_of(std::future<Status>& future) {
+  if (future.wait_for(kLong) != std::future_status::ready) return {Code::kInternal, "it does not end"};
+  return future.get();
+}
+
 }  // namespace switchml::shm::testing
