@@ -65,7 +65,6 @@ size_t ExactCodec::encode(ElementRange range, uint8_t* out, size_t* left_out) co
   }
   const ElementReduction reduction{collective_.op, collective_.type, divides_parts() ? operands_->divisor : 1};
   reduce(reduction, inputs.data(), static_cast<int>(count), range.count, out);  // [ELANE-7]
-  if (left_out == nullptr) return bytes;
   const Packed packed = pack_from(out, range, out);
   *left_out = packed.left_out;
   return packed.bytes > 0 ? packed.bytes : bytes;

@@ -38,8 +38,8 @@ class ExactCodec {
   uint8_t divisor() const;
   /// Writes elements `range` to `out`, which has room for them, or for a payload of partial sums; returns the number of
   /// bytes, 0 where this worker contributes none. In a gather this also copies the worker's own piece to its output.
-  /// With `left_out`, what was reduced first is packed where that is worth it: then that is the number of blocks.
-  size_t encode(ElementRange range, uint8_t* out, size_t* left_out = nullptr) const;
+  /// What was reduced first is packed where that is worth it: then `left_out` is the number of blocks.
+  size_t encode(ElementRange range, uint8_t* out, size_t* left_out) const;
   /// Packs elements that lie in the tensor as encode() would write them; not where they move. [ZERO-7]
   Packed pack(ElementRange range, uint8_t* out) const;
   /// Whether encode() may read what it needs of them.

@@ -176,6 +176,19 @@ void sum_exactly(const Kernels& k, Workload& w, size_t count) {
   k.exact_sum[0](terms.data(), count, w.output.data(), w.elements / count, 1);
 }
 
+// What the last switch does with the partial sums of so many workers, whose mean it makes.
+void round_partial_sums(const Kernels& k, Workload& w, size_t count) {
+  const size_t n = w.elements / count;
+  std::vector<switchml::SumSource> sources;
+  for (const void* terms : terms_of(w, count)) sources.push_back({static_cast<const uint8_t*>(terms), 1, n});
+  auto* const output = reinterpret_cast<uint8_t*>(w.output.data());
+  for (size_t i = 0; i < n; i += switchml::kSumBlock) {
+    w.sink +=
+        static_cast<uint32_t>(k.partial_sums->sum_to_type(switchml::ElementType::kFloat32, sources.data(), count, i,
+                                                          std::min(switchml::kSumBlock, n - i), 3, output + 4 * i));
+  }
+}
+
 // The yardstick for exact sums: the same passes over memory, and one addition of floats for each term.
 #if defined(__x86_64__)
 __attribute__((target("avx2")))
@@ -222,6 +235,7 @@ std::vector<Case> cases() {
       {"floats added, 2", "memory", 6, false, [](const K&, W& w) { sum_floats(w, 2); }},
       {"exact sum of 8 f32", "memory", 4.5, false, [](const K& k, W& w) { sum_exactly(k, w, 8); }},
       {"floats added, 8", "memory", 4.5, false, [](const K&, W& w) { sum_floats(w, 8); }},
+      {"partial sums, 8 f32", "memory", 4.5, false, [](const K& k, W& w) { round_partial_sums(k, w, 8); }},
       {"add", "memory", 12, false, [](const K& k, W& w) { add_in_memory(k, w); }},
       {"add", "cache", 12, false, [](const K& k, W& w) { add_in_cache(k, w); }},
       {"dot", "memory", 4, false, [=](const K& k, W& w) { dot(k, w, memory); }},

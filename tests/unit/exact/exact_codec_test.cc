@@ -13,15 +13,23 @@
 namespace switchml::testing {
 namespace {
 
+/// Of what no block is left out.
+size_t encode(const ExactCodec& codec, ElementRange range, uint8_t* out) {
+  size_t left_out = 0;
+  const size_t bytes = codec.encode(range, out, &left_out);
+  EXPECT_EQ(left_out, 0U);
+  return bytes;
+}
+
 TEST(ExactCodec, ElementsTravelAsTheyLieInMemory) {
   std::vector<uint16_t> tensor(100);
   std::iota(tensor.begin(), tensor.end(), uint16_t{0x7f00});  // infinities and NaNs of bfloat16 among them
   const Collective c = in_place(ReduceOp::kSum, ElementType::kBFloat16, tensor);
   std::vector<uint8_t> chunk(40, 0xee);
-  ASSERT_EQ(ExactCodec(c, 0, 2).encode({30, 15}, chunk.data()), 30U);
+  ASSERT_EQ(encode(ExactCodec(c, 0, 2), {30, 15}, chunk.data()), 30U);
   EXPECT_EQ(std::memcmp(chunk.data(), tensor.data() + 30, 30), 0);
   EXPECT_EQ(chunk[30], 0xee);
-  EXPECT_EQ(ExactCodec(c, 0, 2).encode({30, 0}, chunk.data()), 0U);
+  EXPECT_EQ(encode(ExactCodec(c, 0, 2), {30, 0}, chunk.data()), 0U);
 }
 
 TEST(ExactCodec, OnlyASumOfFloatsIsDivided) {
@@ -46,7 +54,7 @@ TEST(ExactCodec, AHostSendsWhatItsRanksMakeTogether) {  // [ELANE-7]
   for (const auto& rank : ranks) c.operands()->inputs.push_back(rank.data());
   const auto sent = [&] {
     std::vector<float> chunk(3);
-    EXPECT_EQ(ExactCodec(c, 0, 2).encode({1, 3}, reinterpret_cast<uint8_t*>(chunk.data())), 12U);
+    EXPECT_EQ(encode(ExactCodec(c, 0, 2), {1, 3}, reinterpret_cast<uint8_t*>(chunk.data())), 12U);
     return chunk;
   };
   EXPECT_EQ(sent(), (std::vector<float>{1, 1, 9}));
@@ -75,7 +83,6 @@ TEST(ExactCodec, AHostLeavesOutWhatIsZeroOnAllOfItsRanks) {  // [ZERO-1]
   EXPECT_EQ(sent[0], 1.5F);
   EXPECT_EQ(sent[44], 2.5F);
   EXPECT_EQ(chunk[1024], 0b010);
-  EXPECT_EQ(codec.encode({100, 600}, chunk.data()), 2400U) << "without that it is whole";
 }
 
 // The sum of three is beyond float16, the mean of all is not. [ELANE-8]
@@ -87,7 +94,7 @@ TEST(ExactCodec, AMeanOfFloat16IsDividedBeforeTheSumOfAHostIsRounded) {
   c.operands()->divisor = 6;
   c.operands()->inputs = {&value, &value, &value};
   uint16_t sent = 0;
-  ASSERT_EQ(ExactCodec(c, 0, 2).encode({0, 1}, reinterpret_cast<uint8_t*>(&sent)), 2U);
+  ASSERT_EQ(encode(ExactCodec(c, 0, 2), {0, 1}, reinterpret_cast<uint8_t*>(&sent)), 2U);
   EXPECT_EQ(sent, 0x7353);  // 15000
   EXPECT_EQ(ExactCodec(c, 0, 2).divisor(), 1);
   std::vector<uint16_t> alone(1);
@@ -104,11 +111,11 @@ TEST(ExactCodec, AMeanOfFloat16IsDividedByEachWorkerOfATree) {  // [ETREE-6]
   const ExactCodec codec(c, 0, 3, true);
   uint16_t sent = 0;
   EXPECT_EQ(codec.source({0, 1}), nullptr);
-  ASSERT_EQ(codec.encode({0, 1}, reinterpret_cast<uint8_t*>(&sent)), 2U);
+  ASSERT_EQ(encode(codec, {0, 1}, reinterpret_cast<uint8_t*>(&sent)), 2U);
   EXPECT_EQ(sent, two);
   EXPECT_EQ(codec.divisor(), 1);
   c.operands()->divisor = 1;
-  EXPECT_EQ(codec.encode({0, 1}, reinterpret_cast<uint8_t*>(&sent)), 2U);
+  EXPECT_EQ(encode(codec, {0, 1}, reinterpret_cast<uint8_t*>(&sent)), 2U);
   EXPECT_EQ(sent, six) << "a sum";
 }
 
@@ -122,7 +129,7 @@ TEST(ExactCodec, SendsPartialSumsOfFloatsWhereTheyAreWanted) {  // [PART-1, PART
   const ExactCodec codec(c, 0, 2, true, true, sent.size());
   EXPECT_EQ(codec.operation(), ReduceOp::kPartialSum);
   EXPECT_EQ(codec.divisor(), 6) << "of float16 too";
-  ASSERT_EQ(codec.encode({1, 2}, sent.data()), 8U + 2 * sizeof(double));
+  ASSERT_EQ(encode(codec, {1, 2}, sent.data()), 8U + 2 * sizeof(double));
   double sums[2];
   std::memcpy(sums, sent.data() + 8, sizeof sums);
   EXPECT_EQ(sums[0], 6);
@@ -250,7 +257,7 @@ Collective moved(Kind kind, size_t bytes) {
 /// What a worker sends of elements [begin, begin + count); the frame is full of old bytes.
 std::vector<int> sent(const Collective& c, int worker, ElementRange range) {
   std::vector<uint8_t> chunk(range.count, 0xee);
-  chunk.resize(ExactCodec(c, worker, 3).encode(range, chunk.data()));
+  chunk.resize(encode(ExactCodec(c, worker, 3), range, chunk.data()));
   return {chunk.begin(), chunk.end()};
 }
 
