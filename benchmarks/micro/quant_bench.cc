@@ -176,7 +176,7 @@ void sum_exactly(const Kernels& k, Workload& w, size_t count) {
   k.exact_sum[0](terms.data(), count, w.output.data(), w.elements / count, 1);
 }
 
-// What the last switch does with the partial sums of so many workers, whose mean it makes.
+// What the last switch makes of the partial sums of so many workers: a mean, of three parts here.
 void round_partial_sums(const Kernels& k, Workload& w, size_t count) {
   const size_t n = w.elements / count;
   std::vector<switchml::SumSource> sources;
