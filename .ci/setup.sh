@@ -22,7 +22,7 @@ esac
 
 packages=(g++ cmake ninja-build ccache make python3-venv python3-dev libgoogle-glog-dev libxxhash-dev libibverbs-dev protobuf-compiler dataset-fashion-mnist)
 for_tests=(git libgtest-dev libgmock-dev pybind11-dev iproute2 openssl pkg-config libgrpc++-dev libprotobuf-dev
-  protobuf-compiler-grpc libyaml-cpp-dev prometheus-cpp-dev)
+  protobuf-compiler-grpc libyaml-cpp-dev)
 optional=(spin nftables)
 pip_requirements=()
 case $torch in
@@ -106,6 +106,20 @@ get_guest() {
   rm -rf "$folder"
 }
 
+# Unpacked, not installed: the packages would start daemons.
+get_prometheus() {
+  if [ -e build-prometheus/promtool ]; then return; fi
+  say "unpacking Prometheus for tests/python/test_rank_metrics.py"
+  local folder package
+  folder=$(mktemp -d "$root/build-packages-XXXXXX")
+  { (cd "$folder" && apt-get download -q -o APT::Sandbox::User= prometheus prometheus-node-exporter) &&
+    mkdir -p build-prometheus &&
+    for package in "$folder"/*.deb; do
+      dpkg-deb --fsys-tarfile "$package" | tar -x -C build-prometheus --strip-components=3 ./usr/bin || break
+    done; } || say "going on without the tests that need it: Prometheus cannot be had here"
+  rm -rf "$folder"
+}
+
 if [ "$last_step" = list ]; then
   mapfile -t missing < <(missing_packages "${packages[@]}")
   if [ ${#missing[@]} -gt 0 ]; then apt_line "${missing[@]}"; fi
@@ -114,7 +128,7 @@ fi
 install_packages "${packages[@]}"
 if [ $scope = all ]; then
   for name in "${optional[@]}"; do install_optional "the tests that need it" "$name"; done
-  if [ "$torch" != debian ]; then get_guest; fi
+  if [ "$torch" != debian ]; then get_guest; get_prometheus; fi
 fi
 if [ "$last_step" = packages ]; then exit; fi
 make_environment

@@ -43,7 +43,7 @@ MAY_INCLUDE = {
         *{"base", "wire", "socket", "kernels", "transport", "engine", "messages", "shm", "switchd"},
         *{"store", "client", "path", "watch", "failover"},
     },
-    "c10d": {"base", "socket", "kernels", "engine", "messages", "shm", "store", "client", "session"},
+    "c10d": {"base", "socket", "kernels", "transport", "engine", "messages", "shm", "store", "client", "session"},
 }
 ARCHITECTURE = BACKEND.parent / "docs" / "architecture.md"
 BEGIN, END = "<!-- layers: written by tests/check_layers.py --write -->", "<!-- end of layers -->"
@@ -61,6 +61,7 @@ TESTED_ELSEWHERE = {
     "kernels/partial_sum_avx2.cc": "with all tables: partial_sum_test.cc",
     "kernels/partial_sum_avx512.cc": "with all tables: partial_sum_test.cc",
     "c10d/bindings.cc": "what Python sees needs Python: tests/python",
+    "c10d/group_metrics.cc": "what Prometheus reads of real ranks: tests/python/test_rank_metrics.py",
     "c10d/narrow_sums.cc": "what Python calls, in all places: tests/python/test_narrow_sums.py",
     "transport/rdma/none.cc": "one function, which refuses",
     "session/plan_maker.cc": "what it decides: grants_test.cc; how it asks switches, through agree(): agreement_test.cc",

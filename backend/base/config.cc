@@ -164,6 +164,11 @@ std::vector<Option> table(Config* c) {
   });
   add(time_settings(c));
   add({
+      {"metrics",
+       value::text(&c->metrics, "ADDRESS:PORT, the path of a folder, which begins with /, or empty",
+                   [](const std::string& text) { return text.empty() || text[0] == '/' || is_host_port(text, 0); }),
+       "metrics of this process for Prometheus: on the first free of the 128 ports from PORT on (0: any), or in a file "
+       "for node_exporter; the first group's counts"},
       {"log_level", value::log_level(&c->log_level), "least severe level that is logged"},
       {"faults",
        value::text(&c->faults,

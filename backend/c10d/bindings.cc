@@ -215,6 +215,7 @@ py::object stats(const BasePtr& backend) {
   session["shards"] = statistics.shards;
   session["job_shards"] = statistics.job_shards;
   session["kernels"] = statistics.kernels;
+  session["metrics"] = statistics.metrics;
   result["session"] = session;
   result["memory_bytes"] = statistics.memory_bytes;
   result["arena_bytes"] = statistics.arena_bytes;

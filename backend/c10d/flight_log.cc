@@ -146,8 +146,10 @@ void FlightLog::ended(uint64_t id, bool good, std::optional<float> duration_ms) 
   entry->retired = true;
   if (!good) return;
   entry->completed = now();
-  entry->duration_ms = duration_ms;
   if (entry->started == 0) entry->started = entry->completed;
+  // The clock may have been set back.
+  entry->duration_ms =
+      duration_ms.value_or(std::max(0.0F, static_cast<float>(entry->completed - entry->started) / 1e6F));
   FlightGroup& group = groups_[entry->group];
   if (!entry->is_message) group.last_completed = std::max(group.last_completed, entry->collective);
 }
@@ -162,6 +164,19 @@ std::vector<FlightEntry> FlightLog::entries() const {
 std::map<uint64_t, FlightGroup> FlightLog::groups() const {
   const std::lock_guard<std::mutex> lock(mutex_);
   return groups_;
+}
+
+std::map<uint64_t, FlightProgress> FlightLog::progress() const {
+  std::map<uint64_t, FlightProgress> result;
+  const int64_t at = now();
+  const std::lock_guard<std::mutex> lock(mutex_);
+  for (const auto& [number, group] : groups_) result[number] = {group.last_enqueued, group.last_completed, 0};
+  for (const FlightEntry& entry : entries_) {
+    if (entry.retired) continue;
+    double& oldest = result[entry.group].oldest_seconds;
+    oldest = std::max(oldest, static_cast<double>(at - entry.created) / 1e9);
+  }
+  return result;
 }
 
 }  // namespace switchml

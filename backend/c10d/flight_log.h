@@ -67,7 +67,7 @@ struct FlightEntry {
   int64_t started = 0;  // Handed to the engine, or to the messages.
   int64_t completed = 0;
   bool retired = false;                 // is over: completed, or failed
-  std::optional<float> duration_ms;     // Null where the group's calls are not timed.
+  std::optional<float> duration_ms;     // Of a call that is completed.
   std::optional<MessageStream> stream;  // A message has one once both ends are known.
   uint64_t place = 0;                   // The number in its stream, from 1 on.
 };
@@ -83,6 +83,13 @@ struct FlightGroup {
   uint64_t last_completed = 0;
   /// How many messages each has had, and the number of the last one in the log.
   std::map<MessageStream, std::pair<uint64_t, uint64_t>> streams;
+};
+
+/// How far a group is.
+struct FlightProgress {
+  uint64_t enqueued = 0;      // Number of its last collective.
+  uint64_t completed = 0;     // Number of the last one that is over, and was good.
+  double oldest_seconds = 0;  // Age of the oldest call that is not over, also of messages; 0: there is none.
 };
 
 /// Thread-safe.
@@ -102,11 +109,14 @@ class FlightLog {
   void started(uint64_t id);
   /// A message's stream is known: at once, or when something has come from any source. The first one counts.
   void belongs_to(uint64_t id, const MessageStream& stream);
+  /// `duration_ms`: of a call that is timed; that of others is the time from started() on.
   void ended(uint64_t id, bool good, std::optional<float> duration_ms = {});
 
   /// The oldest first.
   std::vector<FlightEntry> entries() const;
   std::map<uint64_t, FlightGroup> groups() const;
+  /// By the groups' numbers. Copies no calls: those that are made meanwhile hardly wait.
+  std::map<uint64_t, FlightProgress> progress() const;
 
  private:
   static constexpr size_t kMostGroups = 1000;   // programs may make groups for ever: the oldest are forgotten

@@ -13,6 +13,8 @@
 
 #include "base/log.h"
 #include "c10d/flight_log.h"
+#include "c10d/group_metrics.h"
+#include "c10d/metrics_service.h"
 #include "c10d/shared_tensors.h"
 #include "c10d/store_rendezvous.h"
 #include "kernels/kernels.h"
@@ -31,6 +33,7 @@ struct Registry {
   std::mutex mutex;
   Groups groups;
   std::vector<std::weak_ptr<GroupCore>> cores;
+  std::mutex metrics;  // Held while the metrics service begins or ends; taken before `mutex`.
 };
 Registry* current_registry = new Registry;  // outlives static destructors
 Registry& registry() { return *current_registry; }
@@ -63,16 +66,33 @@ void add_core(const std::shared_ptr<GroupCore>& core) {
   cores.push_back(core);
 }
 
+/// The last references go after the lock.
+std::vector<std::shared_ptr<GroupCore>> living_cores() {
+  std::vector<std::shared_ptr<GroupCore>> cores;
+  const std::lock_guard<std::mutex> lock(registry().mutex);
+  for (const auto& weak : registry().cores) {
+    if (auto core = weak.lock()) cores.push_back(std::move(core));
+  }
+  return cores;
+}
+
+/// The service is there while a group is open: a process may end without a word.
+void open_with_metrics(const std::string& where, GroupCore& core, std::shared_ptr<Session> session) {
+  const std::lock_guard<std::mutex> lock(registry().metrics);
+  core.set_session(std::move(session));
+  MetricsService::begin(where, &ProcessGroupSwitchML::metrics);
+}
+void end_metrics_after_the_last() {
+  std::vector<std::shared_ptr<GroupCore>> cores;  // The last references go after the lock.
+  const std::lock_guard<std::mutex> lock(registry().metrics);
+  cores = living_cores();
+  const auto is_open = [](const auto& core) { return core->session() != nullptr; };
+  if (std::none_of(cores.begin(), cores.end(), is_open)) MetricsService::end();
+}
+
 /// Which rank of a group that opens is gone, as some other group of this process knows.
 Status gone_from_others(const GroupCore& opening) {
-  std::vector<std::shared_ptr<GroupCore>> others;  // the last references go after the lock
-  {
-    const std::lock_guard<std::mutex> lock(registry().mutex);
-    for (const auto& weak : registry().cores) {
-      if (auto other = weak.lock()) others.push_back(std::move(other));
-    }
-  }
-  for (const auto& other : others) {
+  for (const auto& other : living_cores()) {
     if (Status gone = opening.gone_from(*other); !gone.ok()) return gone;
   }
   return {};
@@ -188,7 +208,8 @@ void ProcessGroupSwitchML::open_session(milliseconds timeout) {
   // The session reads the store until it ends.
   const std::shared_ptr<Rendezvous> kept = std::move(store.value());
   monitored_barrier_ = std::make_unique<MonitoredBarrier>(kept, rank_, size_);
-  core_->set_session(std::shared_ptr<Session>(session.value().release(), [kept](Session* ended) { delete ended; }));
+  open_with_metrics(settings_.config.metrics, *core_,
+                    {session.value().release(), [kept](Session* ended) { delete ended; }});
   core_->session()->when_rank_is_lost([this](const Status& lost) {
     core_->call_failed(lost);
     core_->pool().post([core = core_.get()] { core->after_failure(); });  // hooks may take their time
@@ -209,12 +230,22 @@ void ProcessGroupSwitchML::release_resources() {
 }
 
 void ProcessGroupSwitchML::outlive_interpreter() {
+  MetricsService::end();  // A text may hold the last reference to what needs the interpreter to end.
   SwitchWork::outlive_interpreter();
   for (const auto& group : living()) group->part_with_interpreter();
 }
 
 void ProcessGroupSwitchML::shutdown_all() {
   for (const auto& group : living()) group->shutdown();
+}
+
+std::string ProcessGroupSwitchML::metrics(const MetricLabels& labels) {
+  GroupMetrics out(labels);
+  for (const auto& core : living_cores()) {
+    const std::shared_ptr<Session> session = core->session();
+    if (session) out.add(*core, read_statistics(*session, session->engine()));
+  }
+  return out.text();
 }
 
 void ProcessGroupSwitchML::name_flights() {
@@ -337,6 +368,7 @@ void ProcessGroupSwitchML::end_everything() {
   core_->stager().join();
   core_->pool().join();
   session.reset();
+  end_metrics_after_the_last();
 }
 
 std::shared_ptr<shm::Arena> ProcessGroupSwitchML::arena() const {
@@ -374,6 +406,7 @@ Statistics ProcessGroupSwitchML::statistics() const {
   result.kernels = switchml::kernels().name;
   result.pinned_bytes = core_->pinned()->used();
   result.pinned_limit_bytes = core_->pinned()->limit();
+  result.metrics = MetricsService::place();
   return result;
 }
 

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/config.h"
+#include "base/metrics_text.h"
 #include "c10d/arguments.h"
 #include "c10d/coalescing.h"
 #include "c10d/compat.h"
@@ -39,6 +40,7 @@ struct Statistics {
   uint64_t arena_limit_bytes = 0;
   uint64_t pinned_bytes = 0;  // Memory for tensors of an accelerator.
   uint64_t pinned_limit_bytes = 0;
+  std::string metrics;  // MetricsService::place()
 };
 
 class ProcessGroupSwitchML final : public compat::Base {
@@ -186,6 +188,8 @@ class ProcessGroupSwitchML final : public compat::Base {
   /// the second caller waits for the first, but in a callback. Does nothing in a forked child.
   void shutdown() SWITCHML_LATER_OVERRIDE;
 
+  /// The metrics of this process's open groups, for MetricsService.
+  static std::string metrics(const MetricLabels& labels);
   /// Tells FlightLog what c10d calls the groups of this process.
   static void name_flights();
 

@@ -9,9 +9,9 @@
 #include "base/status.h"
 #include "controller/topology.h"
 #include "controllerd/dispatcher.h"
-#include "controllerd/http_server.h"
 #include "controllerd/service.h"
 #include "controllerd/tokens.h"
+#include "transport/http_server.h"
 
 namespace switchml {
 
@@ -33,8 +33,7 @@ struct ControllerOptions {
 
 class ControllerServer {
  public:
-  /// Listens, and connects to the switches in the background. kUnavailable: an address cannot be had; kUnsupported:
-  /// this build has no metrics.
+  /// Listens, and connects to the switches in the background. kUnavailable: an address cannot be had.
   static Result<std::unique_ptr<ControllerServer>> start(const ControllerOptions& options);
   ~ControllerServer();
   ControllerServer(const ControllerServer&) = delete;

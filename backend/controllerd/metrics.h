@@ -6,12 +6,11 @@
 
 #include "base/status.h"
 #include "controllerd/dispatcher.h"
-#include "controllerd/http_server.h"
+#include "transport/http_server.h"
 
 namespace switchml {
 
-/// Serves until destroyed. `dispatcher` must outlive it. kUnavailable: the address cannot be had; kUnsupported: built
-/// without prometheus-cpp.
+/// Serves until destroyed. `dispatcher` must outlive it. kUnavailable: the address cannot be had.
 Result<std::unique_ptr<HttpServer>> serve_metrics(const std::string& address, Dispatcher& dispatcher);
 
 }  // namespace switchml

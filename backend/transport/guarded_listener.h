@@ -51,6 +51,8 @@ class GuardedListener {
   void stop();
   /// Ends all that there are. After stop().
   void cut();
+  /// In a forked child, which has none of its threads: the port is no longer the child's.
+  void close_in_child() { listener_ = Fd(); }
 
  private:
   struct Guest;

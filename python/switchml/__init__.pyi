@@ -43,6 +43,7 @@ class Options:
         rto_min: float | str = ...,
         rto_max: float | str = ...,
         congestion_control: str = ...,
+        metrics: str = ...,
         log_level: str = ...,
         faults: str = ...,
     ) -> None: ...

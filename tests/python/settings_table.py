@@ -28,6 +28,7 @@ SECTIONS = {
     "affinity": "#processors",
     "on_switch_failure": "failures.md#failover",
     "congestion_control": "operations.md#shared-links",
+    "metrics": "metrics.md",
     "log_level": "troubleshooting.md#logs",
     "faults": "#fault-injection",
 }

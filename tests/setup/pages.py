@@ -60,6 +60,10 @@ BLOCKS = {
         ("try:", "tests/python/test_membership.py does it, with a rank that has died"),
         ("dist._reconfigure(", "tests/python/test_membership.py does it"),
     ],
+    "docs/metrics.md": [
+        ("SWITCHML_METRICS=127.0.0.1:9400 torchrun", "tests/python/test_rank_metrics.py reads ranks at their ports"),
+        ("SWITCHML_METRICS=/var/lib", "tests/python/test_rank_metrics.py reads files through node_exporter"),
+    ],
     "docs/operations.md": [
         ("from switchml import hooks", "tests/python/test_hooks.py does it"),
         ("from switchml import fsdp", "tests/python/test_narrow_fsdp.py does it"),

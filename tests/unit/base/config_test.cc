@@ -59,6 +59,7 @@ TEST(Config, EverySettingIsReadFromItsVariable) {
                       {"SWITCHML_RTO_MIN", "0.1"},
                       {"SWITCHML_RTO_MAX", "60000"},
                       {"SWITCHML_CONGESTION_CONTROL", "off"},
+                      {"SWITCHML_METRICS", "/var/lib/metrics"},
                       {"SWITCHML_LOG_LEVEL", "debug"},
                       {"SWITCHML_FAULTS", "seed=3,send_loss=0.25,corrupt=1e-3"}});
   ASSERT_TRUE(config.ok()) << config.status().to_string();
@@ -81,6 +82,7 @@ TEST(Config, EverySettingIsReadFromItsVariable) {
   EXPECT_EQ(config->rto_min, microseconds(100));
   EXPECT_EQ(config->rto_max, seconds(60));
   EXPECT_FALSE(config->congestion_control);
+  EXPECT_EQ(config->metrics, "/var/lib/metrics");
   EXPECT_EQ(config->log_level, LogLevel::kDebug);
   EXPECT_EQ(config->faults, "seed=3,send_loss=0.25,corrupt=1e-3");
   const std::string line = describe(config.value());
@@ -273,6 +275,7 @@ INSTANTIATE_TEST_SUITE_P(
         BadValue{"connect_timeout", "1s", "seconds"}, BadValue{"rto_min", "0", "0.1 to 60000"},
         BadValue{"rto_min", "201", "at most rto_max, which is 200"}, BadValue{"rto_max", "60001", "0.1 to 60000"},
         BadValue{"rto_max", "1", "at least rto_min, which is 5"}, BadValue{"congestion_control", "on", "cubic or off"},
+        BadValue{"metrics", "9400", "ADDRESS:PORT"}, BadValue{"metrics", "folder", "begins with /"},
         BadValue{"log_level", "loud", "debug, info"}, BadValue{"controller", "c:99999", "ADDRESS:PORT or ADDRESS"},
         BadValue{"controller", "::1", "an IPv6 address in brackets"}, BadValue{"faults", "send_loss=1.5", "0 to 1"},
         BadValue{"faults", "loss=0.1", "send_loss"}, BadValue{"faults", "send_loss", "send_loss"},

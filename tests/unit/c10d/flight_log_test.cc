@@ -80,6 +80,30 @@ TEST(FlightLog, ACallThatFailedIsOverAndNotCompleted) {
   EXPECT_EQ(log.entries().at(0).completed, 0);
 }
 
+TEST(FlightLog, ACallThatIsNotTimedLastsFromItsStartToItsEnd) {
+  FlightLog log(10);
+  const uint64_t id = log.begin(collective(log.add_group(named("a")), 1));
+  log.started(id);
+  log.ended(id, true);
+  const FlightEntry kept = log.entries().at(0);
+  EXPECT_EQ(kept.duration_ms, static_cast<float>(kept.completed - kept.started) / 1e6F);
+}
+
+TEST(FlightLog, TellsHowFarEachGroupIs) {
+  FlightLog log(10);
+  const uint64_t one = log.add_group(named("a")), other = log.add_group(named("b"));
+  log.begin(collective(one, 7));
+  const uint64_t second = log.begin(collective(one, 8));
+  log.ended(second, true);
+  log.ended(log.begin(message(other)), false);
+  const auto progress = log.progress();
+  EXPECT_EQ(progress.at(one).enqueued, 8U);
+  EXPECT_EQ(progress.at(one).completed, 8U);
+  EXPECT_GT(progress.at(one).oldest_seconds, 0) << "the first one is under way";
+  EXPECT_EQ(progress.at(other).enqueued, 0U);
+  EXPECT_EQ(progress.at(other).oldest_seconds, 0) << "an error is an end, too";
+}
+
 TEST(FlightLog, ACallThatIsSeenNoEarlierBeginsWhenItEnds) {
   FlightLog log(10);
   log.ended(log.begin(collective(log.add_group(named("a")), 1)), true);

@@ -1,4 +1,4 @@
-#include "controllerd/http_server.h"
+#include "transport/http_server.h"
 
 #include <fcntl.h>
 #include <sys/socket.h>
@@ -53,8 +53,8 @@ std::string response(const std::string& status, const std::string& type, const s
 HttpServer::HttpServer(std::unique_ptr<GuardedListener> listener, Page page)
     : page_(std::move(page)), listener_(std::move(listener)) {
   try {
-    for (size_t i = 0; i < kConnections; ++i) threads_.push_back(make_thread("an HTTP server", [this] { run(); }));
-    listener_->start("HTTP at " + local(), {kConnections, kFromAddress}, [this](Fd connection) {
+    for (size_t i = 0; i < page_.connections; ++i) threads_.push_back(make_thread("an HTTP server", [this] { run(); }));
+    listener_->start("HTTP at " + local(), {page_.connections, (page_.connections + 1) / 2}, [this](Fd connection) {
       const std::lock_guard<std::mutex> lock(mutex_);
       waiting_.push_back(std::move(connection));
       changed_.notify_one();

@@ -1,4 +1,4 @@
-#include "controllerd/http_server.h"
+#include "transport/http_server.h"
 
 #include <deque>
 #include <stdexcept>
@@ -41,7 +41,7 @@ TEST(HttpServer, AHeadWithoutAnEndIsGivenUp) {
 TEST(HttpServer, ThoseWhoSayNothingKeepNobodyOutAndDoNotHoldUpItsEnd) {
   auto server = start();
   std::deque<HttpClient> silent;
-  for (size_t i = 0; i < 3 * HttpServer::kConnections; ++i) silent.emplace_back(server->local());
+  for (size_t i = 0; i < 3 * HttpServer::Page().connections; ++i) silent.emplace_back(server->local());
   silent.back().say("GET /page");
   EXPECT_NE(http_get(server->local(), "/page").find("the page"), std::string::npos);
   server.reset();

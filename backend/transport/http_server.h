@@ -17,14 +17,12 @@ namespace switchml {
 
 class HttpServer {
  public:
-  static constexpr size_t kConnections = 8;  // Each has a thread.
-  static constexpr size_t kFromAddress = 4;
-
   struct Page {
     std::string path;  // "/metrics"; other paths are not found.
     std::string type;  // The content's type.
     /// Called by one thread at a time, for each request.
     std::function<std::string()> text;
+    size_t connections = 8;  // At a time, half of them from one address. Each has a thread.
   };
   /// Serves until destroyed. `address`: ADDRESS:PORT of the option `what`, for errors.
   static Result<std::unique_ptr<HttpServer>> start(const std::string& what, const std::string& address, Page page);
@@ -33,6 +31,8 @@ class HttpServer {
   HttpServer& operator=(const HttpServer&) = delete;
   /// ADDRESS:PORT, with the real port.
   std::string local() const;
+  /// In a forked child, which has none of its threads and keeps it for ever: the port is the parent's alone.
+  void close_in_child() { listener_->close_in_child(); }
 
  private:
   HttpServer(std::unique_ptr<GuardedListener> listener, Page page);
