@@ -38,12 +38,16 @@ MAY_INCLUDE = {
     "client": {"base", "wire", "socket", "transport", "engine", "switchd", "store"},
     "path": {"base", "wire", "transport", "format", "engine", "store"},
     "watch": {"base", "socket"},
+    "live": {"base", "socket"},
     "failover": {"base", "wire", "socket", "slots", "transport", "engine", "switchd", "store", "client"},
     "session": {
         *{"base", "wire", "socket", "kernels", "transport", "engine", "messages", "shm", "switchd"},
-        *{"store", "client", "path", "watch", "failover"},
+        *{"store", "client", "path", "watch", "live", "failover"},
     },
-    "c10d": {"base", "socket", "kernels", "transport", "engine", "messages", "shm", "store", "client", "session"},
+    "c10d": {
+        *{"base", "socket", "kernels", "transport", "engine", "messages", "shm", "store", "client", "live"},
+        "session",
+    },
 }
 ARCHITECTURE = BACKEND.parent / "docs" / "architecture.md"
 BEGIN, END = "<!-- layers: written by tests/check_layers.py --write -->", "<!-- end of layers -->"

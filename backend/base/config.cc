@@ -21,6 +21,10 @@ namespace {
 
 constexpr const char* kPrefix = "SWITCHML_";
 
+bool begins_with(const std::string& text, const std::string& start) {
+  return text.compare(0, start.size(), start) == 0;
+}
+
 OptionValue precision(Precision* precision) {
   const auto set = [precision](const std::string& name) {
     *precision = name == "integer" ? Precision::kInteger : name == "exact" ? Precision::kExact : Precision::kAuto;
@@ -169,6 +173,10 @@ std::vector<Option> table(Config* c) {
                    [](const std::string& text) { return text.empty() || text[0] == '/' || is_host_port(text, 0); }),
        "metrics of this process for Prometheus: on the first free of the 128 ports from PORT on (0: any), or in a file "
        "for node_exporter; the first group's counts"},
+      {"live_view",
+       value::text(&c->live_view, "auto, off, or a folder in memory, as an absolute path",
+                   [](const std::string& text) { return text == "auto" || text == "off" || begins_with(text, "/"); }),
+       "where `python -m switchml status` finds what a process does; auto: /dev/shm, else $XDG_RUNTIME_DIR"},
       {"log_level", value::log_level(&c->log_level), "least severe level that is logged"},
       {"faults",
        value::text(&c->faults,
@@ -192,10 +200,6 @@ std::string setting_of(const std::string& written) {
     if (written == info.name || written == variable_of(info.name)) return info.name;
   }
   return {};
-}
-
-bool begins_with(const std::string& text, const std::string& start) {
-  return text.compare(0, start.size(), start) == 0;
 }
 
 Status bad_value(const std::string& written, const std::string& given, const std::string& allowed) {

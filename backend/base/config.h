@@ -94,6 +94,8 @@ struct Config {
   /// SWITCHML_METRICS: ADDRESS:PORT, the first of 128 ports of which each process takes one that is free (0: any), or a
   /// folder (it begins with "/") in which each keeps a file; empty: no metrics. The first group's counts.
   std::string metrics;
+  /// SWITCHML_LIVE_VIEW: the folder of what `python -m switchml status` reads: "auto", "off", or a path.
+  std::string live_view = "auto";
   /// SWITCHML_LOG_LEVEL: debug, info, warning, error, off.
   LogLevel log_level = LogLevel::kWarning;
   /// SWITCHML_FAULTS: for tests: "seed=1,send_loss=0.01,receive_loss=0.01,duplicate=0.01,delay=0.01,corrupt=0.001";

@@ -8,11 +8,15 @@
 namespace switchml {
 namespace {
 
-void add_shapes(at::ArrayRef<at::Tensor> tensors, TensorShapes* shapes) {
+/// Returns how many bytes they have.
+uint64_t add_shapes(at::ArrayRef<at::Tensor> tensors, TensorShapes* shapes) {
+  uint64_t bytes = 0;
   for (const at::Tensor& tensor : tensors) {
-    if (tensor.defined())
-      shapes->add(c10::toString(tensor.scalar_type()), tensor.sizes().data(), tensor.sizes().size());
+    if (!tensor.defined()) continue;
+    shapes->add(c10::toString(tensor.scalar_type()), tensor.sizes().data(), tensor.sizes().size());
+    bytes += static_cast<uint64_t>(tensor.numel()) * tensor.element_size();
   }
+  return bytes;
 }
 
 bool receives(Call call) { return call == Call::kRecv || call == Call::kRecvAnySource; }
@@ -50,9 +54,12 @@ void CallRecord::log(at::ArrayRef<at::Tensor> inputs, at::ArrayRef<std::vector<a
   entry.collective = sequence_;
   entry.timeout = timeout;
   entry.is_message = is_message(call_);
-  if (!receives(call_)) add_shapes(inputs, &entry.inputs);
+  entry.live = core->group().live.get();
+  if (!receives(call_)) entry.bytes = add_shapes(inputs, &entry.inputs);
   if (call_ != Call::kSend) {
-    for (const std::vector<at::Tensor>& list : outputs) add_shapes(list, &entry.outputs);
+    uint64_t bytes = 0;
+    for (const std::vector<at::Tensor>& list : outputs) bytes += add_shapes(list, &entry.outputs);
+    if (entry.bytes == 0) entry.bytes = bytes;
   }
   flight_ = FlightLog::of_process().begin(entry);
 }
@@ -79,9 +86,11 @@ void CallRecord::let_signals_in() const {
 }
 
 void CallRecord::ended(bool good, std::optional<float> duration_ms) const {
-  FlightLog::of_process().ended(flight_, good, duration_ms);
-  if (extension_ == 0) return;
-  if (const std::shared_ptr<GroupCore> core = core_.lock()) core->extensions().release(extension_);
+  const bool counts = FlightLog::of_process().ended(flight_, good, duration_ms);
+  if (extension_ == 0 && !counts) return;
+  const std::shared_ptr<GroupCore> core = core_.lock();
+  if (core && counts) core->show_packets();
+  if (core && extension_ != 0) core->extensions().release(extension_);
 }
 
 void CallRecord::succeeded(uint64_t key, std::optional<float> duration_ms) const {

@@ -17,9 +17,13 @@ size_t capacity_of_process() {
   return 2000;
 }
 
-int64_t now() {
-  const auto since_1970 = std::chrono::system_clock::now().time_since_epoch();
-  return std::chrono::duration_cast<std::chrono::nanoseconds>(since_1970).count();
+LiveCall live_call(const FlightEntry& entry) {
+  LiveCall call;
+  call.sequence = entry.collective;
+  call.bytes = entry.bytes;
+  call.call = static_cast<uint8_t>(entry.call);
+  if (entry.is_message) call.kind = entry.call == Call::kSend ? live::kSend : live::kReceive;
+  return call;
 }
 
 FlightLog* current = nullptr;  // outlives static destructors
@@ -95,10 +99,9 @@ void FlightLog::rename_group(uint64_t number, const std::string& name, const std
 }
 
 uint64_t FlightLog::begin(const FlightEntry& call) {
-  if (capacity_ == 0) return 0;
-  const int64_t created = now();
+  const int64_t created = wall_clock();
   const std::lock_guard<std::mutex> lock(mutex_);
-  const size_t place = last_id_++ % capacity_;
+  const size_t place = last_id_++ % room_;
   if (place == entries_.size()) entries_.emplace_back();
   FlightEntry& entry = entries_[place] = call;
   FlightGroup& group = groups_[entry.group];
@@ -106,6 +109,7 @@ uint64_t FlightLog::begin(const FlightEntry& call) {
   entry.message = group.messages;
   group.last_enqueued = std::max(group.last_enqueued, entry.collective);
   entry.created = created;
+  if (entry.live != nullptr) entry.live_id = entry.live->begin(live_call(entry), created);
   entry.id = last_id_;
   return last_id_;
 }
@@ -113,7 +117,7 @@ uint64_t FlightLog::begin(const FlightEntry& call) {
 /// Under the lock. Null: forgotten.
 FlightEntry* FlightLog::find(uint64_t id) {
   if (id == 0 || id > last_id_) return nullptr;
-  FlightEntry& entry = entries_[(id - 1) % capacity_];
+  FlightEntry& entry = entries_[(id - 1) % room_];
   return entry.id == id ? &entry : nullptr;
 }
 
@@ -121,7 +125,9 @@ void FlightLog::started(uint64_t id) {
   if (id == 0) return;
   const std::lock_guard<std::mutex> lock(mutex_);
   FlightEntry* entry = find(id);
-  if (entry != nullptr && entry->started == 0) entry->started = now();
+  if (entry == nullptr || entry->started != 0) return;
+  entry->started = wall_clock();
+  if (entry->live != nullptr) entry->live->started(entry->live_id, entry->started);
 }
 
 void FlightLog::belongs_to(uint64_t id, const MessageStream& stream) {
@@ -131,6 +137,9 @@ void FlightLog::belongs_to(uint64_t id, const MessageStream& stream) {
   auto& streams = groups_[entry->group].streams;
   auto& [length, last] = streams[stream];
   entry->stream = stream;
+  if (entry->live != nullptr) {
+    entry->live->set_peer(entry->live_id, entry->call == Call::kSend ? stream.destination : stream.source);
+  }
   entry->place = ++length;
   last = id;
   if (streams.size() <= kMostStreams) return;
@@ -138,26 +147,31 @@ void FlightLog::belongs_to(uint64_t id, const MessageStream& stream) {
                                  [](const auto& a, const auto& b) { return a.second.second < b.second.second; }));
 }
 
-void FlightLog::ended(uint64_t id, bool good, std::optional<float> duration_ms) {
-  if (id == 0) return;
+bool FlightLog::ended(uint64_t id, bool good, std::optional<float> duration_ms) {
+  if (id == 0) return false;
   const std::lock_guard<std::mutex> lock(mutex_);
   FlightEntry* entry = find(id);
-  if (entry == nullptr || entry->retired) return;
+  if (entry == nullptr || entry->retired) return false;
   entry->retired = true;
-  if (!good) return;
-  entry->completed = now();
+  const int64_t ended = wall_clock();
+  LiveGroup* const live = std::exchange(entry->live, nullptr);
+  const bool is_old = live != nullptr && live->ended(entry->live_id, good, ended);
+  if (!good) return is_old;
+  entry->completed = ended;
   if (entry->started == 0) entry->started = entry->completed;
   // The clock may have been set back.
   entry->duration_ms =
       duration_ms.value_or(std::max(0.0F, static_cast<float>(entry->completed - entry->started) / 1e6F));
   FlightGroup& group = groups_[entry->group];
   if (!entry->is_message) group.last_completed = std::max(group.last_completed, entry->collective);
+  return is_old;
 }
 
 std::vector<FlightEntry> FlightLog::entries() const {
   const std::lock_guard<std::mutex> lock(mutex_);
   std::vector<FlightEntry> result = entries_;
   std::sort(result.begin(), result.end(), [](const FlightEntry& a, const FlightEntry& b) { return a.id < b.id; });
+  if (result.size() > capacity_) result.erase(result.begin(), result.end() - static_cast<ptrdiff_t>(capacity_));
   return result;
 }
 

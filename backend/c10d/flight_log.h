@@ -3,6 +3,7 @@
 // torch.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <chrono>
 #include <cstdint>
@@ -15,6 +16,7 @@
 #include <vector>
 
 #include "c10d/call_table.h"
+#include "live/live_page.h"
 
 namespace switchml {
 
@@ -60,6 +62,9 @@ struct FlightEntry {
   TensorShapes inputs;
   TensorShapes outputs;
   std::chrono::milliseconds timeout{0};  // 0: none
+  uint64_t bytes = 0;                    // Of the inputs; of what only receives, of the outputs.
+  /// Hears of the call too; null: nothing does. It lives until ended(), after which the log does not use it.
+  LiveGroup* live = nullptr;
 
   // The log's own, in nanoseconds since 1970; 0: not yet.
   uint64_t id = 0;
@@ -70,6 +75,7 @@ struct FlightEntry {
   std::optional<float> duration_ms;     // Of a call that is completed.
   std::optional<MessageStream> stream;  // A message has one once both ends are known.
   uint64_t place = 0;                   // The number in its stream, from 1 on.
+  uint64_t live_id = 0;                 // LiveGroup::begin()
 };
 
 /// A group as its dumps name it.
@@ -96,7 +102,7 @@ struct FlightProgress {
 class FlightLog {
  public:
   /// Keeps the last `capacity` calls; none with 0.
-  explicit FlightLog(size_t capacity) : capacity_(capacity) {}
+  explicit FlightLog(size_t capacity) : capacity_(capacity), room_(std::max(capacity, live::kRows)) {}
   /// The process's log keeps as many calls as PyTorch's recorder (TORCH_FR_BUFFER_SIZE). A forked child has a new one.
   static FlightLog& of_process();
 
@@ -104,13 +110,14 @@ class FlightLog {
   /// What its dumps name it from now on.
   void rename_group(uint64_t number, const std::string& name, const std::string& description);
 
-  /// A call is made; its number for the following ones. 0: nothing is kept.
+  /// A call is made; its number for the following ones.
   uint64_t begin(const FlightEntry& call);
   void started(uint64_t id);
   /// A message's stream is known: at once, or when something has come from any source. The first one counts.
   void belongs_to(uint64_t id, const MessageStream& stream);
-  /// `duration_ms`: of a call that is timed; that of others is the time from started() on.
-  void ended(uint64_t id, bool good, std::optional<float> duration_ms = {});
+  /// `duration_ms`: of a call that is timed; that of others is the time from started() on. True: FlightEntry::live wants
+  /// its group's packets counted.
+  bool ended(uint64_t id, bool good, std::optional<float> duration_ms = {});
 
   /// The oldest first.
   std::vector<FlightEntry> entries() const;
@@ -125,8 +132,9 @@ class FlightLog {
   FlightEntry* find(uint64_t id);
 
   const size_t capacity_;
+  const size_t room_;  // Live pages hear of calls that are not kept.
   mutable std::mutex mutex_;
-  std::vector<FlightEntry> entries_;  // a ring: that of number n is at (n - 1) modulo the capacity
+  std::vector<FlightEntry> entries_;  // a ring: that of number n is at (n - 1) modulo room_
   uint64_t last_id_ = 0;
   std::map<uint64_t, FlightGroup> groups_;
   uint64_t last_group_ = 0;

@@ -59,10 +59,12 @@ bool GroupCore::engine_can_exchange() const {
 void GroupCore::set_session(std::shared_ptr<Session> session) {
   const std::lock_guard<std::mutex> lock(mutex_);
   engine_way_.store(session->abilities().transport == "shm" ? Way::kMemory : Way::kSwitch, std::memory_order_relaxed);
+  if (group_->live) group_->live->opened(session->abilities().transport, session->switch_names());
   session_ = std::move(session);
 }
 
 std::shared_ptr<Session> GroupCore::close(const Status& reason) {
+  if (group_->live) group_->live->end();
   const std::lock_guard<std::mutex> lock(mutex_);
   if (closed_.ok()) closed_ = reason;
   return std::move(session_);
@@ -82,6 +84,21 @@ Status GroupCore::health() const {
   return status.ok() && open ? open->engine().status() : status;
 }
 
+void GroupCore::show_packets() const {
+  const std::shared_ptr<Session> open = session();
+  if (!open || !group_->live) return;
+  const Engine& engine = open->engine();
+  LiveCounts counts;
+  for (int shard = 0; shard < engine.shards(); ++shard) {
+    const WorkerCounters& counters = engine.counters(shard);
+    counts.packets_sent += counters.packets_sent.get();
+    counts.retransmissions += counters.retransmissions.get();
+    counts.repeats_waiting += counters.repeats_waiting.get();
+    counts.damaged += counters.results_damaged.get() + counters.witness_failures.get();
+  }
+  group_->live->count(counts);
+}
+
 Status GroupCore::gone_from(const GroupCore& other) const {
   if (world_ == nullptr || other.world_ != world_) return {};
   const std::shared_ptr<Session> open = other.session();
@@ -98,6 +115,7 @@ Status GroupCore::gone_from(const GroupCore& other) const {
 
 void GroupCore::call_failed(const Status& why) {
   if (inherited()) return;
+  if (group_->live) group_->live->failed(why.message());
   const std::lock_guard<std::mutex> lock(mutex_);
   if (call_failure_.ok()) call_failure_ = why;
 }

@@ -96,6 +96,9 @@ class GroupCore {
   /// closed(), or why the session failed.
   Status health() const;
 
+  /// Tells the live page how many packets there were.
+  void show_packets() const;
+
   /// Which rank of this group is gone, as `other`, another group of this process and world, knows; else ok.
   Status gone_from(const GroupCore& other) const;
 

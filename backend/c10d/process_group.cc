@@ -18,6 +18,7 @@
 #include "c10d/shared_tensors.h"
 #include "c10d/store_rendezvous.h"
 #include "kernels/kernels.h"
+#include "live/live_page.h"
 #include "socket/address.h"
 #include "store/store_exchange.h"
 
@@ -106,6 +107,16 @@ ProcessGroupSwitchML::Settings checked(ProcessGroupSwitchML::Settings settings) 
   return settings;
 }
 
+std::shared_ptr<LiveGroup> live_group(const ProcessGroupSwitchML::Settings& settings) {
+  LivePage::Options options;
+  options.folder = settings.config.live_view;
+  for (size_t call = 0; call < kCalls; ++call) options.calls.emplace_back(to_string(static_cast<Call>(call)));
+  const auto rank = static_cast<size_t>(settings.rank);
+  const bool is_known = rank < settings.global_ranks.size();
+  return LivePage::add_group(options, {settings.name, settings.rank, settings.size,
+                                       is_known ? settings.global_ranks[rank] : static_cast<uint64_t>(rank)});
+}
+
 /// Differs from all others; those of a group sort by rank.
 std::string new_handle(int rank) {
   std::random_device random;
@@ -180,8 +191,9 @@ ProcessGroupSwitchML::ProcessGroupSwitchML(Settings settings)
 
 void ProcessGroupSwitchML::join_ranks(milliseconds timeout) {
   core_ = std::make_shared<GroupCore>(
-      GroupInfo{settings_.rank, settings_.size, settings_.name, host_of(settings_.store)}, settings_.global_ranks,
-      settings_.world, static_cast<size_t>(settings_.config.pinned_mib) << 20, settings_.config.blocking_wait);
+      GroupInfo{settings_.rank, settings_.size, settings_.name, host_of(settings_.store), live_group(settings_)},
+      settings_.global_ranks, settings_.world, static_cast<size_t>(settings_.config.pinned_mib) << 20,
+      settings_.config.blocking_wait);
   monitored_barrier_.reset();
   if (settings_.awaits_ranks) {
     core_->close(Status(Code::kUnavailable, "the group has no ranks before its first reconfigure()"));
@@ -195,6 +207,7 @@ void ProcessGroupSwitchML::open_session(milliseconds timeout) {
                               settings_.name + ") could not start";
   Result<std::unique_ptr<StoreRendezvous>> store = StoreRendezvous::open(settings_.store, rank_);
   if (!store.ok()) throw_status(store.status(), context);
+  if (size_ == 1) core_->group().live->opened("", "");
   if (size_ == 1) return;
   if (const Status started = core_->pool().start(); !started.ok()) {
     give_up_opening(*store.value(), core_->group(), started);

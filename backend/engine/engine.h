@@ -19,11 +19,21 @@
 
 namespace switchml {
 
+/// What a part of an engine waits for.
+struct EngineWait {
+  uint64_t chunk = 0;   // Number of the chunk in its stream: the sequence number of its packets.
+  int slot = 0;         // The slot that the chunk has.
+  std::string missing;  // What is missing, for people.
+};
+
 /// What is called when a call has waited so long for a rank or a switch: once for a call by each part of an engine that
 /// works on it, from its thread; `missing` says what is. Null: nothing.
 struct SlowWarning {
   Duration after = seconds(30);
   std::function<void(const Collective& call, const std::string& missing)> tell;
+  /// Called a few times a second while a call waits. Null: nothing.
+  std::function<void(const Collective& call, const EngineWait& wait)> show{};
+  static constexpr Duration kShown = milliseconds(250);  // A call that has waited for less is not shown.
 };
 
 struct EngineOptions {

@@ -77,7 +77,7 @@ void Shard::check_liveness(Time now) {
   if (const Status lost = liveness_.verdict(now); !lost.ok()) return give_up_switch(lost);
   if (!liveness_.is_probe_due(now)) return;
   if (liveness_.is_silent()) judge_repeats(false);
-  if (options_.slow.tell && liveness_.is_slow(options_.slow.after, now)) warn_of_slowness(now);
+  if (liveness_.is_slow(std::min<Duration>(SlowWarning::kShown, options_.slow.after), now)) warn_of_slowness(now);
   send(liveness_.probe(earliest_use(), now));
   if (const int index = retransmitter_.next_in_turn(); index >= 0) {
     ask_again(index, now);
@@ -92,8 +92,12 @@ void Shard::judge_repeats(bool waited) {
 
 void Shard::warn_of_slowness(Time now) {
   Task* task = tasks_.oldest_unfinished();
-  if (task == nullptr || std::exchange(task->is_slow, true)) return;
-  options_.slow.tell(task->collective(), missing_text(now));
+  if (task == nullptr) return;
+  const SlowWarning& slow = options_.slow;
+  const SwitchLiveness::Use use = earliest_use();
+  if (slow.show) slow.show(task->collective(), {use.seq, use.slot, missing_text(now)});
+  if (!slow.tell || !liveness_.is_slow(slow.after, now) || std::exchange(task->is_slow, true)) return;
+  slow.tell(task->collective(), missing_text(now));
 }
 
 // All wait for the earliest collective; some lanes may be ahead of it.

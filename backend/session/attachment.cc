@@ -8,6 +8,7 @@
 #include "base/thread.h"
 #include "client/switch_address.h"
 #include "engine/switch_engine.h"
+#include "live/live_page.h"
 #include "session/opening_time.h"
 #include "session/shared_memory.h"
 #include "shm/board.h"
@@ -55,6 +56,13 @@ std::function<void(const Collective&, const std::string&)> warning_of(const Grou
   };
 }
 
+std::function<void(const Collective&, const EngineWait&)> live_wait_of(const GroupInfo& group) {
+  if (group.live == nullptr) return nullptr;
+  return [live = group.live](const Collective& call, const EngineWait& wait) {
+    live->waits({call.sequence, wait.chunk, wait.slot, wait.missing});
+  };
+}
+
 EngineOptions engine_options(const Config& config, const GroupInfo& group, const Agreed& agreed,
                              const AttachmentOptions& attachment) {
   EngineOptions options;
@@ -80,7 +88,7 @@ EngineOptions engine_options(const Config& config, const GroupInfo& group, const
     if (status.code() == Code::kAborted) return;  // This rank's own wish, or the normal end.
     SWITCHML_LOG(kInfo) << name << ": " << status.to_string();
   };
-  options.slow = {config.slow_warning, warning_of(group)};
+  options.slow = {config.slow_warning, warning_of(group), live_wait_of(group)};
   return options;
 }
 
@@ -174,6 +182,7 @@ Result<std::unique_ptr<Attachment>> Attachment::open(const Config& config, Membe
   if (!started.ok()) return started.status();
   attachment->is_open_ = true;
   attachment->doors_ = std::move(started.value());
+  if (attachment->live_door_) attachment->show_live_doors();
   return attachment;
 }
 
@@ -214,6 +223,7 @@ void Attachment::start(Agreed* agreed, EngineOptions options, const Config& conf
   const bool opens_messages = watches_ && !in_memory() && membership_.group().size > 1;
   if (opens_messages) {
     open_messages(config, options.spin);
+    open_live_door(config.interface);
     options.on_failure = [messages = messages_, tell = options.on_failure](const Status& status) {
       tell(status);
       messages->fail(status);
@@ -230,10 +240,15 @@ void Attachment::start(Agreed* agreed, EngineOptions options, const Config& conf
   });
 }
 
-void Attachment::open_messages(const Config& config, Duration spin) {
+/// On a port of the address at which other hosts reach this one.
+Result<Fd> Attachment::listen(const std::string& interface) const {
   const Endpoint& own = sessions_.front().own_address;
-  const auto address = own.size != 0 ? Result<Endpoint>(own) : announced_address(config.interface);
-  auto listener = address.ok() ? listen_tcp(with_port(address.value(), 0)) : Result<Fd>(address.status());
+  const auto address = own.size != 0 ? Result<Endpoint>(own) : announced_address(interface);
+  return address.ok() ? listen_tcp(with_port(address.value(), 0)) : Result<Fd>(address.status());
+}
+
+void Attachment::open_messages(const Config& config, Duration spin) {
+  auto listener = listen(config.interface);
   if (!listener.ok()) {
     throw StatusError({listener.status().code(), "no port for messages between ranks: " + listener.status().message()});
   }
@@ -246,6 +261,35 @@ void Attachment::open_messages(const Config& config, Duration spin) {
   door_.set("messages_key", options.key);
   options.listener = std::move(listener.value());
   messages_ = std::make_shared<Messages>(std::make_unique<TcpMessageTransport>(std::move(options)), spin);
+}
+
+// A group can do without.
+void Attachment::open_live_door(const std::string& interface) {
+  const std::string folder = membership_.group().live ? membership_.group().live->folder() : "";
+  if (folder.empty()) return;
+  auto listener = listen(interface);
+  if (!listener.ok()) return;
+  const SipKey key{random_bits(), random_bits()};
+  const std::string address = to_string(local_endpoint(listener->get()));
+  try {
+    live_door_ = std::make_unique<LiveDoor>(std::move(listener.value()), key, folder);
+  } catch (const StatusError& error) {
+    SWITCHML_LOG(kInfo) << "other hosts do not see this one's live view: " << error.what();
+    return;
+  }
+  door_.set("live_view", address);
+  door_.set("live_view_key", std::to_string(key.low) + " " + std::to_string(key.high));
+}
+
+/// A line for each rank: its number, address, and the two words of its key.
+void Attachment::show_live_doors() const {
+  std::string text;
+  for (size_t rank = 0; rank < doors_.size(); ++rank) {
+    const std::string address = doors_[rank].text("live_view");
+    if (address.empty()) continue;
+    text += std::to_string(rank) + " " + address + " " + doors_[rank].text("live_view_key") + "\n";
+  }
+  if (!text.empty()) membership_.group().live->show_doors(text);
 }
 
 Result<MessageDoor> Attachment::door_of(int rank) const {

@@ -13,6 +13,7 @@
 #include "base/config.h"
 #include "engine/engine.h"
 #include "failover/share_failovers.h"
+#include "live/live_door.h"
 #include "messages/messages.h"
 #include "messages/tcp_message_transport.h"
 #include "session/abilities.h"
@@ -78,6 +79,9 @@ class Attachment {
   void open_arena(const Agreed& agreed, const Config& config);
   void open_messages(const Config& config, Duration spin);
   Result<MessageDoor> door_of(int rank) const;
+  Result<Fd> listen(const std::string& interface) const;
+  void open_live_door(const std::string& interface);
+  void show_live_doors() const;
   FailoverOptions failover_options(const Config& config, const Agreed& agreed);
   void to_failover(const std::function<void(ShareFailovers&)>& tell);
   void give_up_for_host(const Status& status);
@@ -96,7 +100,8 @@ class Attachment {
   const std::shared_ptr<shm::Segment> memory_;  // Of this host's ranks, or null.
   std::shared_ptr<shm::Arena> arena_;           // In it, or for a card, or null.
   std::shared_ptr<Messages> messages_;          // In it, or between hosts, or null.
-  Blob door_;                                   // Where those of others come in, between hosts.
+  std::unique_ptr<LiveDoor> live_door_;         // Between hosts, or null.
+  Blob door_;                                   // Where those of others come in, between hosts; the same of questions.
   std::vector<Blob> doors_;                     // The same of all ranks.
   const HostLayout hosts_;                      // The switch's workers, where those are hosts; else of no ranks.
   std::atomic<bool> heard_{false};              // Why the group ends came from another rank, and so all ranks hear it.

@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "live/live_page.h"
 #include "session/call_comparison.h"
 #include "store/store_exchange.h"
 
@@ -21,6 +22,7 @@ constexpr size_t kMostNews = 255;
 
 void Membership::watch(WatchMeeting meeting, Duration patience, Handlers handlers) {
   handlers_ = std::move(handlers);
+  if (group_.live && meeting.key != 0) group_.live->identify(meeting.key);
   PeerWatchOptions options;
   options.rank = group_.rank;
   options.size = group_.size;

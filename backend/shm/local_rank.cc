@@ -13,6 +13,7 @@ namespace switchml::shm {
 namespace {
 
 constexpr Duration kGrace = milliseconds(300);
+constexpr Duration kLook = SlowWarning::kShown;
 constexpr int kRoundsPerStep = 8;  // so that a step looks at the time, at deadlines and at failures soon again
 }  // namespace
 
@@ -150,7 +151,9 @@ bool LocalRank::step(Time now) {
   if (status_.ok()) check_board();
   if (status_.ok()) check_deadline(now);
   if (status_.ok() && !moved) check_others();
-  if (status_.ok() && !moved && now - stuck_since_ >= slow_.after) warn_of_slowness(now);
+  if (status_.ok() && !moved && now - std::max(stuck_since_, looked_at_) >= std::min(kLook, slow_.after)) {
+    warn_of_slowness(now);
+  }
   return moved;
 }
 
@@ -399,9 +402,13 @@ std::string LocalRank::gone() const {
 
 // What is missing of a chunk that this rank has handed up its engine says.
 void LocalRank::warn_of_slowness(Time now) {
+  looked_at_ = now;
   const auto called = std::find_if(tasks_.begin(), tasks_.end(), [](const Task& task) { return task.is_awaited(); });
-  if (called == tasks_.end() || oldest_ == next_ || !slow_.tell || std::exchange(called->is_slow, true)) return;
+  if (called == tasks_.end() || oldest_ == next_) return;
   const bool handed_up = board_.shape().owners > 0 && board_.is_complete(oldest_) && board_.owner_of(oldest_) == rank_;
+  const int slot = static_cast<int>(oldest_ % static_cast<uint64_t>(board_.shape().slots));
+  if (slow_.show && !handed_up) slow_.show(called->collective, {oldest_, slot, missing_text(now)});
+  if (now - stuck_since_ < slow_.after || !slow_.tell || std::exchange(called->is_slow, true)) return;
   if (!handed_up) slow_.tell(called->collective, missing_text(now));
 }
 

@@ -156,6 +156,7 @@ class LocalRank {
   uint64_t mine_ = 1;  // the chunk of which this rank makes its part next, or, with owners, that it hands up
   Time earliest_deadline_ = kNever;
   Time stuck_since_ = kNever;  // since when no result has been taken though one is awaited
+  Time looked_at_{};           // when it has looked last what is missing
   SlowWarning slow_;
   Clock clock_ = [] { return Time(); };
   Status status_;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <functional>
+#include <memory>
 #include <string>
 
 #include "base/clock.h"
@@ -21,11 +22,14 @@ class Rendezvous {
   virtual Result<std::string> get_while(const std::string& key, Time deadline, const std::function<Status()>& ended);
 };
 
+class LiveGroup;  // live/live_page.h
+
 struct GroupInfo {
   int rank = 0;
   int size = 1;
-  std::string name;             // Used in messages.
-  std::string store_host = {};  // Name or address of the store's host; empty: not known.
+  std::string name;                      // Used in messages.
+  std::string store_host = {};           // Name or address of the store's host; empty: not known.
+  std::shared_ptr<LiveGroup> live = {};  // What outsiders see of it on this rank; null: nothing.
 };
 
 }  // namespace switchml

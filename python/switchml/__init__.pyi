@@ -44,6 +44,7 @@ class Options:
         rto_max: float | str = ...,
         congestion_control: str = ...,
         metrics: str = ...,
+        live_view: str = ...,
         log_level: str = ...,
         faults: str = ...,
     ) -> None: ...

@@ -1,20 +1,25 @@
-"""python -m switchml info | doctor | bench: what is installed, whether hosts can work together, and how fast they
-are."""
+"""python -m switchml info | doctor | bench | status: what is installed, whether hosts can work together, how fast they
+are, and what running jobs do."""
 
 import argparse
+import importlib
 import sys
 
 from _switchml_entry import until_written
 
-from switchml import _bench, _doctor, _info
+COMMANDS = ("info", "doctor", "bench", "status")
 
-COMMANDS = {"info": _info, "doctor": _doctor, "bench": _bench}
+
+def _module(name):
+    return importlib.import_module(f"switchml._{name}")
 
 
 def parse(arguments=None):
     parser = argparse.ArgumentParser(prog="python -m switchml", description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    for name, module in COMMANDS.items():
+    # `status` must not wait for PyTorch, which the others import.
+    for name in ["status"] if (sys.argv[1:] if arguments is None else arguments)[:1] == ["status"] else COMMANDS:
+        module = _module(name)
         summary = (module.__doc__ or "").partition("\n")[0]
         module.add_options(
             commands.add_parser(
@@ -27,7 +32,7 @@ def parse(arguments=None):
 def run(arguments):
     options = parse(arguments)
     try:
-        return COMMANDS[options.command].run(options)
+        return _module(options.command).run(options)
     except ImportError as error:
         print(f"error: {error}", file=sys.stderr)
         return 1

@@ -29,6 +29,7 @@ SECTIONS = {
     "on_switch_failure": "failures.md#failover",
     "congestion_control": "operations.md#shared-links",
     "metrics": "metrics.md",
+    "live_view": "operations.md#live-view",
     "log_level": "troubleshooting.md#logs",
     "faults": "#fault-injection",
 }

@@ -69,6 +69,8 @@ BLOCKS = {
         ("from switchml import fsdp", "tests/python/test_narrow_fsdp.py does it"),
         ("sysctl net.core", "changes the machine"),
         ("switchml-switchd --listen", "switch_with_options"),
+        ("$ python -m switchml status", "tests/python/test_status.py does it"),
+        ("$ python -m switchml status --bars", "tests/python/test_status.py does it"),
     ],
     "docs/performance.md": [('make bench ARGS="--parts figures"', LONG)],
     "docs/planning.md": [
