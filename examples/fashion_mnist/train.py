@@ -7,6 +7,9 @@ measured to --result as JSON.
 import argparse
 import json
 import math
+import os
+import subprocess
+import sys
 import time
 
 import data
@@ -116,6 +119,15 @@ def session_of(backend):
     return switchml.stats()["session"]
 
 
+def who_waited_for_whom(backend):
+    """What the live view says of the last steps, as any process of this user could ask at any time; or None."""
+    if backend != "switchml" or dist.get_rank() != 0:
+        return None
+    command = [sys.executable, "-m", "switchml", "status", "--json", "--pid", str(os.getpid())]
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True)
+    return next((group["slowest"] for group in json.loads(done.stdout)["groups"]), None)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--backend", required=True)
@@ -144,6 +156,9 @@ def main():
     losses, seconds = train(DistributedDataParallel(network), images[: arguments.images], labels, arguments)
     counters = counters_of_all_ranks(arguments.backend)
     session = session_of(arguments.backend)
+    waits = who_waited_for_whom(arguments.backend)
+    if waits:
+        print(f"  python -m switchml status: {waits}", flush=True)
     accuracy, loss = evaluate(network, dist.get_world_size(), dist.get_rank())
     if dist.get_rank() == 0:
         with open(arguments.result, "w") as file:

@@ -143,7 +143,7 @@ def merge(processes, unseen):
 def view(group, last):
     now = max(rank.process.read_at - rank.ahead for rank in group.ranks.values())
     front = max(rank.called for rank in group.ranks.values())
-    caused = waits_caused(group, last)
+    caused, counted = waits_caused(group, last)
     rows = [_row(group, number, front, caused, now) for number in range(group.size)]
     return {
         "name": group.name,
@@ -151,6 +151,7 @@ def view(group, last):
         "transport": group.transport,
         "switch": group.switch,
         "verdict": verdict(group, rows),
+        "slowest": slowest(caused, counted),
         "calls": front,
         "ranks": rows,
     }
@@ -214,9 +215,10 @@ def late(group, rank, front, now):
 
 
 def waits_caused(group, last):
-    """For each rank: for how long others were in calls before it came, summed over the last ones that all have made."""
+    """For each rank: for how long others were in calls before it came, summed over the last ones that all have made;
+    and how many these are."""
     if len(group.ranks) < 2:
-        return {}
+        return {}, 0
     of_all = [(number, rank.collectives) for number, rank in group.ranks.items()]
     shared = sorted(set.intersection(*(set(calls) for _, calls in of_all)))[-last:]
     caused = dict.fromkeys(group.ranks, 0.0)
@@ -225,7 +227,16 @@ def waits_caused(group, last):
         for came, number in sorted((calls[sequence]["created"], number) for number, calls in of_all):
             caused[number] += (passed * came - before) / 1e9
             passed, before = passed + 1, before + came
-    return caused
+    return caused, len(shared)
+
+
+def slowest(caused, counted):
+    """The rank that others have waited for longest, in a sentence; nothing where there are no calls to look back at."""
+    if not counted:
+        return ""
+    number = max(caused, key=lambda rank: caused[rank])
+    mean = caused[number] / (len(caused) - 1) / counted
+    return f"in the last {counted} calls the others waited longest for rank {number}: {_time(mean)} a call each"
 
 
 def verdict(group, rows):
@@ -298,14 +309,16 @@ def text(shown):
         "  ".join([*(cell.ljust(width) for cell, width in zip(line, widths)), line[-1]]).rstrip()
         for line in (_HEADING, *lines)
     ]
-    return "\n".join([title, shown["verdict"], "", *padded])
+    return "\n".join([title, *filter(None, (shown["verdict"], shown["slowest"])), "", *padded])
 
 
 def _cells(row):
     if "host" not in row:
         return (str(row["rank"]), "?", "?", row["state"], *[""] * (len(_HEADING) - 4))
     packets = row["packets"]
-    waits = row["waits_for"].partition(": is ")[0] + (f" (chunk {row['chunk']}, slot {row['slot']})" if "slot" in row else "")
+    waits = row["waits_for"].partition(": is ")[0] + (
+        f" (chunk {row['chunk']}, slot {row['slot']})" if "slot" in row else ""
+    )
     return (
         str(row["rank"]),
         row["host"],

@@ -134,8 +134,25 @@ def test_a_late_rank_and_who_made_others_wait(folder):
         assert [row["late_s"] for row in group["ranks"] if row["rank"] != 1] == [0, 0]
         own.run(all_reduce, ranks=(1,))
         own.finish((0, 2))
-        caused = [row["made_others_wait_s"] for row in groups(folder)[0]["ranks"]]
+        (group,) = groups(folder)
+        assert group["slowest"].startswith("in the last 11 calls the others waited longest for rank 1: ")
+        caused = [row["made_others_wait_s"] for row in group["ranks"]]
         assert caused[1] >= 0.2 and caused[1] > caused[0] and caused[1] > caused[2]
+
+
+def test_the_last_calls_are_drawn(folder, tmp_path):
+    with ranks(folder) as own:
+        own.run(broadcast_many, 10)
+        own.start(all_reduce, ranks=(0, 2))
+        await_group(folder, waiting(0, 2))
+        picture = tmp_path / "calls.svg"
+        status, text = asked(folder, "--bars", "--last", "5", "--picture", str(picture))
+        lines = [line for line in text.splitlines() if set(line[6:]) <= set(".-#") and line[6:]]
+        assert status == 0 and [line.split()[0] for line in lines] == ["0", "1", "2"]
+        assert lines[0].endswith("-") and lines[1].endswith(".") and lines[2].endswith("-")
+        assert "<svg" in picture.read_text()
+        own.run(all_reduce, ranks=(1,))
+        own.finish((0, 2))
 
 
 def test_a_dead_rank(folder):
