@@ -13,12 +13,15 @@ from switchml._figures import format_bytes
 
 #: A rank that comes later than this after the first one is late; what takes less is left to itself.
 LATE = 0.1
+_OPENING = "opening the group"
+_WELL = ("running", _OPENING)
 
 
 def add_options(parser):
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.add_argument("--group", metavar="NAME", help="groups of this name alone")
     parser.add_argument("--pid", type=int, help="groups of this process alone")
+    parser.add_argument("--all", action="store_true", help="also groups all of whose ranks were killed")
     parser.add_argument("--last", type=int, metavar="N", default=100, help="calls that are looked back at (100)")
     parser.add_argument("--bars", action="store_true", help="print the last calls, a line for each rank")
     parser.add_argument("--picture", metavar="FILE", help="draw the same of the first group: an SVG, PNG or PDF file")
@@ -33,6 +36,8 @@ def run(options):
         groups = [group for group in groups if group.name == options.group]
     if options.pid:
         groups = [group for group in groups if any(rank.process.pid == options.pid for rank in group.ranks.values())]
+    if not options.all:
+        groups = [group for group in groups if any(rank.state != "dead" for rank in group.ranks.values())]
     views = [view(group, options.last) for group in groups]
     if options.picture and groups:
         _status_picture.draw(groups[0], options.last, options.picture)
@@ -168,7 +173,7 @@ def _row(group, number, front, caused, now):
         "host": rank.process.host,
         "pid": rank.process.pid,
         "version": rank.process.version,
-        "state": rank.state if entry["is_open"] or rank.state != "running" else "opening the group",
+        "state": rank.state if entry["is_open"] or rank.state != "running" else _OPENING,
         "called": rank.called,
         "call": None,
         "since_s": None,
@@ -243,27 +248,36 @@ def verdict(group, rows):
     """Who waits for whom, in a sentence."""
     waiting = [row for row in rows if row["call"]]
     longest = max((row["since_s"] for row in waiting), default=0)
-    bad = [row for row in rows if row["state"] not in ("running", "opening the group")]
-    if bad and (waiting or any(row["state"] != "not seen" for row in bad)):
-        return _list([f"{_name(row)} is {row['state']}" for row in bad]) + _others(waiting, bad, longest)
-    slow = [row for row in rows if row["late_s"] is None or row["late_s"] >= LATE]
-    if slow and waiting:
-        texts = [f"{_name(row)} is late by {_time(row['late_s'])}" for row in slow]
-        return _list(texts) + _others(waiting, slow, longest)
+    blamed = [(row, row["state"]) for row in rows if row["state"] not in (*_WELL, "not seen")]
+    if waiting:
+        slow = [row for row in rows if row["state"] in _WELL and (row["late_s"] is None or row["late_s"] >= LATE)]
+        blamed += [(row, f"late by {_time(row['late_s'])}") for row in slow]
+        blamed = blamed or [(row, row["state"]) for row in rows if row["state"] == "not seen" and longest >= LATE]
+    if blamed:
+        return _list([f"{_name(row)} is {what}" for row, what in blamed]) + _others(waiting, blamed, longest)
     failed = next((row for row in rows if row.get("failure")), None)
     if failed:
         return f"the group has failed: {failed['failure']}"
-    opening = [row for row in rows if row["state"] == "opening the group"]
+    opening = [row for row in rows if row["state"] == _OPENING]
     if opening:
         return f"the group opens: {len(opening)} of {group.size} ranks are here"
-    if longest >= LATE:
-        reason = next((row["waits_for"] for row in waiting if row["waits_for"]), "")
-        return f"{len(waiting)} ranks are in a call, for up to {_time(longest)}" + (f": {reason}" if reason else "")
-    return f"all {group.size} ranks run"
+    return _stuck(waiting, longest) if longest >= LATE else f"all {group.size} ranks run"
+
+
+def _stuck(waiting, longest):
+    """All ranks are in the call, or some wait for messages."""
+    messages = [row for row in waiting if row["call"]["kind"] != "collective" and row["since_s"] >= LATE]
+    if messages:
+        return _list(
+            [f"rank {row['rank']} waits for {row['waits_for']}, for {_time(row['since_s'])}" for row in messages]
+        )
+    reason = next((row["waits_for"] for row in waiting if row["waits_for"]), "")
+    count = "1 rank is" if len(waiting) == 1 else f"{len(waiting)} ranks are"
+    return f"{count} in a call, for up to {_time(longest)}" + (f": {reason}" if reason else "")
 
 
 def _others(waiting, blamed, longest):
-    numbers = {row["rank"] for row in blamed}
+    numbers = {row["rank"] for row, _ in blamed}
     others = [row for row in waiting if row["rank"] not in numbers]
     if not others:
         return ""

@@ -1,6 +1,7 @@
 """python -m switchml status: what it says of ranks that are stopped, dead, late or well, and who may ask."""
 
 import contextlib
+import ctypes
 import json
 import os
 import shutil
@@ -35,9 +36,9 @@ def transport(request):
 
 
 @contextlib.contextmanager
-def ranks(folder, size=3, **environment):
+def ranks(folder, size=3, join_group=True, **environment):
     made = {"SWITCHML_LIVE_VIEW": folder, **environment}
-    with harness.fresh_pool(size, environment=made, with_gloo=False, group_timeout=600.0) as own:
+    with harness.fresh_pool(size, environment=made, with_gloo=False, group_timeout=600.0, join_group=join_group) as own:
         yield own
 
 
@@ -113,6 +114,21 @@ def test_a_stopped_rank_is_named_and_the_group_goes_on(folder, transport, victim
         assert own.finish() == [3.0] * 3
 
 
+def test_a_rank_in_a_debugger(folder):
+    attach, detach = 16, 17
+    ptrace = ctypes.CDLL(None, use_errno=True).ptrace
+    ptrace.argtypes = [ctypes.c_long, ctypes.c_long, ctypes.c_void_p, ctypes.c_void_p]
+    with ranks(folder) as own:
+        if ptrace(attach, own.pid(1), None, None) != 0:
+            pytest.skip(f"no debugger is allowed here: {os.strerror(ctypes.get_errno())}")
+        os.waitpid(own.pid(1), os.WUNTRACED)
+        own.start(all_reduce)
+        group = await_group(folder, waiting(0, 2))
+        assert group["ranks"][1]["state"] == "in a debugger" and "is in a debugger" in group["verdict"]
+        assert ptrace(detach, own.pid(1), None, None) == 0
+        assert own.finish() == [3.0] * 3
+
+
 def test_the_engine_says_what_it_waits_for(folder, transport):
     with ranks(folder, SWITCHML_TRANSPORT=transport) as own:
         own.run(all_reduce)
@@ -177,8 +193,30 @@ def test_a_message_that_does_not_come(folder):
         own.start(receive, ranks=(0,))
         group = await_group(folder, waiting(0))
         assert group["ranks"][0]["call"]["kind"] == "receive" and group["ranks"][0]["waits_for"] == "rank 1"
+        group = await_group(folder, lambda group: group["ranks"][0]["since_s"] >= 0.1)
+        assert group["verdict"].startswith("rank 0 waits for rank 1, for 0.")
         own.run(send, ranks=(1,))
         own.finish((0,))
+
+
+def join_late():
+    pool, rank = harness._rank_state["place"]
+    dist.init_process_group(
+        "switchml", init_method=f"file://{pool.folder}/store", rank=rank, world_size=pool.size,
+        timeout=harness.seconds(600),
+    )  # fmt: skip
+
+
+def test_a_group_that_opens(folder):
+    with ranks(folder, join_group=False) as own:
+        own.start(join_late, ranks=(0, 2))
+        end = time.monotonic() + PATIENCE
+        while not (found := groups(folder)) or found[0]["verdict"] != "the group opens: 2 of 3 ranks are here":
+            assert time.monotonic() < end, found
+        assert [row["state"] for row in found[0]["ranks"]] == ["opening the group", "not seen", "opening the group"]
+        own.run(join_late, ranks=(1,))
+        own.finish((0, 2))
+        assert groups(folder)[0]["verdict"] == "all 3 ranks run"
 
 
 def two_groups():
@@ -215,6 +253,8 @@ def test_pages_of_dead_processes_are_removed_by_later_ones(folder):
     with ranks(folder) as own:
         dead = {own.pid(rank) for rank in range(3)}
     assert {process.pid for process in _live.processes(folder)} == dead
+    assert groups(folder) == []
+    assert json.loads(asked(folder, "--json", "--all")[1])["groups"][0]["verdict"].startswith("rank 0 (")
     with ranks(folder) as own:
         assert {process.pid for process in _live.processes(folder)} == {own.pid(rank) for rank in range(3)}
 

@@ -1,6 +1,8 @@
 #include "c10d/flight_log.h"
 
 #include <gtest/gtest.h>
+#include <stdlib.h>
+#include <unistd.h>
 
 #include <string>
 
@@ -199,10 +201,26 @@ TEST(FlightLog, ForgetsTheOldestOfManyGroups) {
 TEST(FlightLog, KeepsNothingWhereItMayNot) {
   FlightLog log(0);
   const uint64_t id = log.begin(collective(log.add_group(named("a")), 1));
-  EXPECT_EQ(id, 0U);
   log.started(id);
   log.ended(id, true);
   EXPECT_TRUE(log.entries().empty());
+}
+
+TEST(FlightLog, ALivePageHearsOfCallsThatAreNotKept) {
+  char folder[] = "/dev/shm/switchml-test-XXXXXX";
+  ASSERT_NE(::mkdtemp(folder), nullptr);
+  {
+    const auto group = LivePage::add_group({folder, {"all_reduce"}}, {"a", 0, 2, 0});
+    FlightLog log(0);
+    FlightEntry call = collective(log.add_group(named("a")), 1);
+    call.live = group.get();
+    const uint64_t id = log.begin(call);
+    EXPECT_TRUE(log.ended(id, true)) << "its packets have never been counted";
+    group->count({});
+    EXPECT_FALSE(log.ended(log.begin(call), true)) << "they were, just now";
+    EXPECT_FALSE(log.ended(id, true)) << "it has ended";
+  }
+  ::rmdir(folder);
 }
 
 }  // namespace

@@ -176,6 +176,21 @@ TEST(ShardTimeout, WhoIsAwaitedForLongIsNamedOnceOfEachCall) {
   EXPECT_EQ(said[0].find("7 all_reduce(SUM, int32, 10 elements): no contribution from rank 1 for 4"), 0U) << said[0];
 }
 
+TEST(ShardTimeout, WhatACallWaitsForIsShownWithEachProbe) {
+  std::vector<EngineWait> shown;
+  LoneOptions options = one_of(3);
+  options.slow.show = [&shown](const Collective&, const EngineWait& wait) { shown.push_back(wait); };
+  LoneShard lone(options);
+  lone.submit(barrier());
+  const auto frames = lone.step();
+  const Time begin = lone.now;
+  while (lone.now < begin + seconds(5)) lone.deliver({probe_reply(next_probe(lone), 0b111, 0b101)});
+  ASSERT_GE(shown.size(), 2U);
+  EXPECT_EQ(shown[0].chunk, 1U);
+  EXPECT_EQ(shown[0].slot, 0);
+  EXPECT_EQ(shown[0].missing.find("no contribution from rank 1 for"), 0U) << shown[0].missing;
+}
+
 // The process itself was stopped.
 TEST(ShardTimeout, NobodyIsNamedForATimeInWhichNobodyWasAsked) {
   int said = 0;

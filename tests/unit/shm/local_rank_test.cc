@@ -401,6 +401,32 @@ TEST(LocalRank, ADeadlineNamesTheRanksThatAreMissing) {
   EXPECT_TRUE(team.failures(1).empty()) << "it has called nothing";
 }
 
+TEST(LocalRank, WhatACallWaitsForIsShownAFewTimesASecond) {
+  Team team({2, 2, 64});
+  std::vector<EngineWait> shown;
+  SlowWarning slow;
+  slow.show = [&shown](const Collective&, const EngineWait& wait) { shown.push_back(wait); };
+  team.local_rank(0).warn_when_slow(slow);
+  Ints tensors[2] = {Ints(10, 1), Ints(10, 1)};
+  team.submit(0, sum_of(tensors[0]));
+  const auto pass = [&](Duration time) {
+    for (const Time end = team.now + time; team.now < end; team.now += milliseconds(10)) team.step(team.any_rank());
+  };
+  pass(milliseconds(200));
+  EXPECT_TRUE(shown.empty());
+  pass(milliseconds(1800));
+  EXPECT_GE(shown.size(), 4U);
+  EXPECT_LE(shown.size(), 9U);
+  EXPECT_EQ(shown.at(0).chunk, 1U);
+  EXPECT_EQ(shown.at(0).slot, 1);
+  EXPECT_THAT(shown.at(0).missing, HasSubstr("no contribution from rank 1"));
+  team.submit(1, sum_of(tensors[1]));
+  pass(milliseconds(20));
+  shown.clear();
+  pass(seconds(2));
+  EXPECT_TRUE(shown.empty()) << "it has ended";
+}
+
 TEST(LocalRank, WhoIsAwaitedForLongIsNamedOnceOfEachCall) {
   Team team({3, 2, 64});
   std::vector<std::string> said;
