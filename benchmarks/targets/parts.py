@@ -77,6 +77,7 @@ def racks(topology):
 PARTS = {
     "kernels": Part(1, {"kernels": ["micro"], "memory": ["memory"]}),
     "latency": Part(2, {"latency": ["latency", "--ranks", "2,4,8", "--sizes", "4K,64K,1M"]}),
+    "status": Part(0.5, {"status": ["status", "--ranks", "2,32", "--trials", 50]}),
     "serving": Part(2, {"serving": ["serving", "--ranks", "2,4", "--gaps", "0,200", "--seconds", 0.15]}),
     "small-network": Part(
         1,

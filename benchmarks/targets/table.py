@@ -294,6 +294,31 @@ def latency():
     ]
 
 
+def status():
+    """The live view: python -m switchml status."""
+
+    def of_ranks(results, ranks):
+        for run in results.file("status")["runs"]:
+            if run["ranks"] == ranks:
+                return run["rows"][0]
+        raise Missing(f"status.json has no {ranks} ranks")
+
+    def names(results):
+        row = of_ranks(results, 32)
+        longest, trials = max(row["seconds"]), len(row["seconds"])
+        text = f"{row['named']} of {trials}, {report.format_seconds(longest)} at most"
+        return text, row["named"] == trials and longest < 1
+
+    def costs(results):
+        cost = of_ranks(results, 2)["cost"]
+        return at_most(1.01, cost, f"{cost:.4f}")
+
+    return [
+        ("status names one stopped rank of 32", "always, < 1 s", names),
+        ("status, one host, 4 KiB, 2 ranks: p50 over that without a page", "<= 1.01", costs),
+    ]
+
+
 def serving():
     """Calls with computation between them, beside what engines that serve models have of their own."""
     peers = ("vllm", "deepspeed", "openmpi")
@@ -651,6 +676,7 @@ GROUPS = (
     in_place,
     movements,
     latency,
+    status,
     serving,
     movements_network,
     hooks,
