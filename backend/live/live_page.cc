@@ -317,7 +317,8 @@ uint64_t LiveGroup::begin(const LiveCall& call, int64_t now) {
 }
 
 live::Row* LiveGroup::row(uint64_t id) const {
-  if (id == 0) return nullptr;  // What a forked child begins has none.
+  // A forked child begins none.
+  if (id == 0 || has_ended_.load(std::memory_order_relaxed)) return nullptr;
   live::Row& row = page_->rows()[(id - 1) % live::kRows];
   return row.id.load(std::memory_order_relaxed) == id ? &row : nullptr;
 }
