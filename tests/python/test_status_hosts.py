@@ -132,6 +132,16 @@ def test_a_host_that_is_dead(job, hosts, folders):
     assert "rank 2 is dead" in group["verdict"]
 
 
+def test_a_host_that_is_out_of_reach(job, hosts, folders):
+    lab.run("ip", "-n", hosts[1], "link", "set", "data", "down")
+    try:
+        group = group_seen(hosts, folders)
+    finally:
+        lab.run("ip", "-n", hosts[1], "link", "set", "data", "up")
+    assert states(group) == ["running", "running", "unreachable", "unreachable"]
+    assert job.run(all_reduce) == [RANKS] * RANKS
+
+
 def doors(folder):
     """(address, port, key), by rank."""
     (process, *_) = _live.processes(folder)
