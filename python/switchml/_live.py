@@ -17,6 +17,27 @@ _MOST_FILES = 4096
 _MOST_BYTES = _MOST_DOORS = 1 << 17  # of a page that are read, and of a group's doors
 _TRIES = 20  # for texts that are being written
 #: /proc/PID/stat, and what it means for a job.
+_NUMBERS = {
+    "groups": (
+        *(
+            "version",
+            "number",
+            "rank",
+            "size",
+            "global_rank",
+            "is_open",
+            "identity",
+            "since",
+            "called",
+            "waits_at",
+            "waits_in",
+        ),
+        *("waits_chunk", "waits_slot", "packets_sent", "retransmissions", "repeats_waiting", "damaged", "doors_bytes"),
+    ),
+    "rows": ("id", "sequence", "bytes", "created", "started", "ended", "group", "peer", "failed"),
+}
+_TEXTS = ("name", "transport", "switch_name", "waits_for", "failure")
+_MOST_RANKS = 1 << 14
 _STATES = {"T": "stopped", "t": "in a debugger", "Z": "dead", "X": "dead"}
 
 
@@ -73,9 +94,7 @@ def _read(path):
         process.state = _state(file, process)
         process.path = path
         for group in process.groups:
-            process.doors[group["number"]] = _doors(
-                os.pread(file, min(group["doors_bytes"], _MOST_DOORS), group["doors_at"])
-            )
+            process.doors[group["number"]] = _doors(os.pread(file, group["doors_bytes"], group["doors_at"]))
         return process
     finally:
         os.close(file)
@@ -119,12 +138,12 @@ def _doors(text):
 class _Table:
     """Rows of one shape: their fields by name."""
 
-    def __init__(self, described, size):
+    def __init__(self, described, size, numbers):
         at, length, count = (described[name] for name in ("at", "bytes", "count"))
         fields = sorted((place, code, name) for name, (place, code) in described["fields"].items())
         if not 0 <= at <= size or length < 1 or count < 0 or len(fields) > 100:
             raise NotAPage("a table")
-        self.at, self.length, self.count = at, length, count
+        self.at, self.length, self.count, self.numbers = at, length, count, numbers
         self.names, layout, end = [name for _, _, name in fields], "<", 0
         for place, code, _ in fields:
             layout += f"{place - end}x{code}"
@@ -136,7 +155,10 @@ class _Table:
         if end > len(data):
             raise NotAPage("a table")
         for values in self.struct.iter_unpack(data[self.at : end]):
-            yield dict(zip(self.names, values))
+            row = dict(zip(self.names, values))
+            if not all(isinstance(row[name], int) for name in self.numbers):
+                raise NotAPage("a number")
+            yield row
 
 
 def parse(data, again=None):
@@ -161,7 +183,7 @@ def _parsed(data, again):
     if magic != _MAGIC:
         raise NotAPage("no page")
     text = json.loads(data[_HEAD.size : _HEAD.size + text_bytes])
-    groups = _Table(text["groups"], len(data))
+    groups = _Table(text["groups"], len(data), _NUMBERS["groups"])
     for _ in range(_TRIES):
         rows = [
             row | {"doors_at": text["doors"]["at"] + i * text["doors"]["bytes"]}
@@ -171,7 +193,7 @@ def _parsed(data, again):
             break
         data = again()
     names = [printable(name) for name in text["calls"]]
-    calls = [row for row in _Table(text["rows"], len(data)).rows(data) if row["id"]]
+    calls = [row for row in _Table(text["rows"], len(data), _NUMBERS["rows"]).rows(data) if row["id"]]
     for call in calls:
         call["call"] = names[call["call"]] if call["call"] < len(names) else "?"
         call["kind"] = ("collective", "send", "receive")[call["kind"]]
@@ -180,15 +202,20 @@ def _parsed(data, again):
         pid=pid,
         version=printable(text["version"]),
         state="running",
-        groups=[_with_texts(row) for row in rows if row["number"]],
+        groups=[_group(row) for row in rows if row["number"]],
         calls=sorted(calls, key=lambda call: call["id"]),
         read_at=time.time_ns(),
         is_here=pid_namespace == os.stat("/proc/self/ns/pid").st_ino,
     )
 
 
-def _with_texts(row):
-    return {name: _text(value) if isinstance(value, bytes) else value for name, value in row.items()}
+def _group(row):
+    group = row | {name: _text(row[name]) for name in _TEXTS}
+    if not 0 <= group["rank"] < group["size"] <= _MOST_RANKS:
+        raise NotAPage("a rank")
+    if not (0 <= group["doors_at"] < 1 << 40 and 0 <= group["doors_bytes"] <= _MOST_DOORS):
+        raise NotAPage("doors")
+    return group
 
 
 def _text(value):

@@ -290,6 +290,15 @@ def test_files_that_are_no_pages_do_no_harm(folder):
             page = file.read()
         length = struct.unpack_from("<I", page, 8)[0]
         text = json.loads(page[32 : 32 + length])
+        changed = bytearray(page)
+        struct.pack_into("<i", changed, text["groups"]["at"] + text["groups"]["fields"]["size"][0], (1 << 31) - 1)
+        leave(8, changed)
+        fields = text["groups"]["fields"]
+        rank = fields["rank"]
+        fields["rank"] = [rank[0], "4s"]
+        described = json.dumps(text).encode()
+        leave(9, head(len(described)) + described + page[32 + len(described) :])
+        fields["rank"] = rank
         text["rows"]["count"] = 1 << 60
         described = json.dumps(text).encode()
         leave(1, b"")
