@@ -182,7 +182,7 @@ std::map<uint64_t, FlightGroup> FlightLog::groups() const {
 
 std::map<uint64_t, FlightProgress> FlightLog::progress() const {
   std::map<uint64_t, FlightProgress> result;
-  const int64_t at = now();
+  const int64_t at = wall_clock();
   const std::lock_guard<std::mutex> lock(mutex_);
   for (const auto& [number, group] : groups_) result[number] = {group.last_enqueued, group.last_completed, 0};
   for (const FlightEntry& entry : entries_) {

@@ -115,8 +115,8 @@ class FlightLog {
   void started(uint64_t id);
   /// A message's stream is known: at once, or when something has come from any source. The first one counts.
   void belongs_to(uint64_t id, const MessageStream& stream);
-  /// `duration_ms`: of a call that is timed; that of others is the time from started() on. True: FlightEntry::live wants
-  /// its group's packets counted.
+  /// `duration_ms`: of a call that is timed; that of others is the time from started() on. True: FlightEntry::live
+  /// wants its group's packets counted.
   bool ended(uint64_t id, bool good, std::optional<float> duration_ms = {});
 
   /// The oldest first.
