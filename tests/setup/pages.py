@@ -59,6 +59,8 @@ BLOCKS = {
     "docs/failures.md": [
         ("try:", "tests/python/test_membership.py does it, with a rank that has died"),
         ("dist._reconfigure(", "tests/python/test_membership.py does it"),
+        ("from switchml.torchft import", "examples/with_torchft.py does it, in tests/clients/test_torchft.py"),
+        ("torchft_lighthouse --min_replicas", "tests/clients/test_torchft.py does it, with a lighthouse of its own"),
     ],
     "docs/metrics.md": [
         ("SWITCHML_METRICS=127.0.0.1:9400 torchrun", "tests/python/test_rank_metrics.py reads ranks at their ports"),
