@@ -17,7 +17,8 @@
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 #else
 #include <torch/csrc/distributed/c10d/exception.h>
-
+#endif
+#if SWITCHML_TORCH < 200 || SWITCHML_TORCH >= 213
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 #endif
 
@@ -89,6 +90,18 @@ struct ReconfigureOptions {
 inline constexpr bool kReconfigures = SWITCHML_TORCH >= 214;
 inline void set_place(int& place, int value) { place = value; }
 inline void set_place(const int& /*place*/, int /*value*/) {}
+
+// ---- works that compiled code finds by their tensors ----
+/// Takes a work that has been waited for out of c10d's registry, which holds it. It is there if the call was made
+/// within allow_inflight_collective_as_graph_input_ctx().
+inline void unregister(c10d::Work& work) {
+#if SWITCHML_TORCH >= 213
+  if (!c10d::allow_inflight_collective_as_graph_input()) return;
+  c10d::unregister_work(c10::intrusive_ptr<c10d::Work>::unsafe_reclaim_from_nonowning(&work));
+#else
+  (void)work;
+#endif
+}
 
 // ---- what hears of calls that have succeeded ----
 #if SWITCHML_TORCH >= 215

@@ -100,6 +100,7 @@ bool SwitchWork::wait(std::chrono::milliseconds timeout) {
   }
   if (outlives.load() && !CompletionPool::on_its_thread()) await_completions();
   over_.store(true);
+  compat::unregister(*this);
   if (exception_) std::rethrow_exception(exception_);
   return true;
 }

@@ -5,6 +5,7 @@
     --transport=udp|tcp|auto   how ranks of one host reach each other where a test names no switch: through one in
                                rank 0 (udp, the default), or as a user's would, through memory that they share
     --torch-suite=ci|all       the selection of PyTorch's own tests that CI runs (torch_suite_ci.txt), or all of them
+    --torch-source=FOLDER      also suites of this checkout of PyTorch, which its package does not have
 
 SWITCHML_TEST_BACKEND=gloo runs the tests over Gloo, to tell a wrong test from a wrong backend; tests of what Gloo does
 not do fail then. harness.py says how ranks are run, torch_suite_runner.py how PyTorch's own tests are.
@@ -33,6 +34,7 @@ def pytest_addoption(parser):
     parser.addoption(
         "--torch-suite", choices=("ci", "all"), default="ci", help="how much of PyTorch's own tests to run"
     )
+    parser.addoption("--torch-source", metavar="FOLDER", help="a checkout of PyTorch, of the version that is installed")
 
 
 def pytest_configure(config):

@@ -153,6 +153,24 @@ def rank_threads_with_groups():
         dist.destroy_process_group(group)
 
 
+def rank_registered():
+    """PyTorch finds calls that compiled code waits for by their tensors; wait() takes them out again."""
+    from torch.distributed import _functional_collectives
+
+    works = torch._C._distributed_c10d
+    with _functional_collectives.allow_inflight_collective_as_graph_input_ctx():
+        before = works._get_work_registry_size()
+        work = dist.all_reduce(torch.ones(10), async_op=True)
+        assert works._get_work_registry_size() == before + 1
+        work.wait()
+        assert works._get_work_registry_size() == before
+
+
+@pytest.mark.skipif(harness.TORCH < (2, 13), reason="this PyTorch's backends leave works there")
+def test_a_work_that_was_waited_for_is_registered_no_more(world):
+    harness.pool(world).run(rank_registered)
+
+
 @pytest.mark.parametrize(
     "function",
     (

@@ -120,6 +120,7 @@ BLOCKS = {
     "docs/switch.md": [("mkdir -p OUT", MODEL), ("make test-p4", TESTS), ("ip link add cpu", MODEL)],
     "docs/testing.md": [
         ("ninja -C build unit_slots", TESTS),
+        (".venv/bin/python -m pytest tests/python/test_torch_source_suites.py", "needs a checkout of PyTorch"),
         (".venv/bin/python -m pytest tests/netlab", TESTS),
         (".venv/bin/python -m pytest tests/rdma", TESTS),
         ("FUZZ_SECONDS=600 make fuzz", TESTS),
