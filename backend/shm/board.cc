@@ -157,7 +157,8 @@ void Board::offer(int rank, uint64_t seq, const ChunkCall& call) const {
   slot.verdict = verdict;
   slot.made.store(0, std::memory_order_relaxed);
   slot.ready.store(seq, std::memory_order_release);
-  if (verdict == Verdict::kMismatch || verdict == Verdict::kFrames) publish(seq, verdict);
+  const bool is_final = verdict == Verdict::kMismatch || (verdict == Verdict::kFrames && !is_overdue());
+  if (is_final) publish(seq, verdict);
   full_fence();
   for (int other = 0; other < shape_.ranks; ++other) {
     const uint64_t wanted = presence_[other].wanted_ready.load(std::memory_order_relaxed);
@@ -235,6 +236,7 @@ void Board::made(int rank, uint64_t seq) const {
     full_fence();
     if (reason_->state.load(std::memory_order_relaxed) != Reason::kNone) return;
   }
+  if (is_overdue()) return;
   offer_of(rank, seq).made.store(seq, std::memory_order_relaxed);
   Slot& slot = slot_of(seq);
   if (slot.made.fetch_add(1, std::memory_order_acq_rel) + 1 == shape_.ranks) publish(seq, slot.verdict);
@@ -303,6 +305,11 @@ void Board::fail(const Status& status) const {
   reason_->code.store(static_cast<uint32_t>(status.code()), std::memory_order_relaxed);
   reason_->state.store(Reason::kGiven, std::memory_order_release);
   for (int rank = 0; rank < shape_.ranks; ++rank) wake(rank);
+}
+
+bool Board::is_overdue() const {
+  return reason_->state.load(std::memory_order_acquire) == Reason::kGiven &&
+         reason_->code.load(std::memory_order_relaxed) == static_cast<uint32_t>(Code::kTimeout);
 }
 
 Status Board::failure() const {

@@ -134,6 +134,7 @@ class Board {
   /// Wakes ranks that sleep until it is there. Any thread of the owner may call it.
   void publish(uint64_t seq, Verdict verdict) const;
   /// Tells all ranks why nothing more will be published; the first reason counts. Texts of up to kMaxReason bytes.
+  /// After a timeout (Code::kTimeout) nothing is, even if the last rank comes.
   void fail(const Status& status) const;
   /// The reason given to fail(), or ok.
   Status failure() const;
@@ -188,6 +189,7 @@ class Board {
   size_t slot_bytes() const;
   Verdict verdict_on(uint64_t seq) const;
   bool reads_tensors(uint64_t seq) const;
+  bool is_overdue() const;
 
   BoardShape shape_;
   uint8_t* memory_;  // the segment

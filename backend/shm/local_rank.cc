@@ -449,11 +449,14 @@ std::string LocalRank::missing_text(Time now) const {
 void LocalRank::fail(const Status& status) {
   SWITCHML_ASSERT(!status.ok());
   if (!status_.ok()) return;
-  while (make_one()) {  // all have offered these: ranks that go on count on its part
+  const bool is_late = status.code() == Code::kTimeout && board_.failure().ok();
+  const std::string text = "rank " + name_of(rank_) + " gave up: " + status.message();
+  // What this rank has waited for in vain must not succeed on one that was stopped meanwhile.
+  if (is_late && board_.shape().owners == 0) board_.fail(Status(Code::kTimeout, text));
+  while (!is_late && make_one()) {  // all have offered these: ranks that go on count on its part
   }
   status_ = status;
   const bool differs = status.code() == Code::kMismatch;  // each rank says what it has called itself
-  const std::string text = "rank " + name_of(rank_) + " gave up: " + status.message();
   tensors_.withdraw(oldest_, next_, differs ? status : Status(Code::kUnavailable, text));
   if (status.code() != Code::kAborted) SWITCHML_LOG(kInfo) << "memory of this host: " << status.to_string();
   if (uplink_.engine != nullptr) uplink_.engine->fail(status);

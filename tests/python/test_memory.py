@@ -11,7 +11,7 @@ import torch
 import torch.distributed as dist
 
 import harness
-from failing import check_all, check_death, doomed_pool, open_on_each, rank_calls, rank_warm_up
+from failing import TIMEOUT, check_all, check_death, doomed_pool, open_on_each, rank_calls, rank_warm_up, timed
 from oracle import digest, values
 
 pytestmark = pytest.mark.skipif(harness.BACKEND == "gloo", reason="Gloo knows nothing of this")
@@ -144,6 +144,19 @@ def test_a_rank_that_is_stopped_for_a_moment_costs_time_only(victim, tmp_path):
             own.kill(victim, signal.SIGCONT)
         (tmp_path / "over").touch()
         assert all(longest > 0.2 for longest in own.finish()), "the stop was not felt"
+
+
+def rank_calls_once(elements):
+    return timed(dist.all_reduce, torch.ones(elements))
+
+
+@pytest.mark.parametrize("elements", (4, 300_000))
+def test_what_a_rank_gave_up_succeeds_on_none(elements):
+    with doomed_pool(2, environment=MEMORY, group_timeout=TIMEOUT) as own:
+        own.run(rank_warm_up)
+        early = own.run(rank_calls_once, elements, ranks=[0])
+        check_all(early, "did not complete before its timeout", "no contribution from rank 1")
+        check_all(own.run(rank_calls_once, elements, ranks=[1]), "rank 0 gave up", "timeout")
 
 
 def test_memory_and_a_switch_exclude_each_other(tmp_path):

@@ -398,7 +398,8 @@ TEST(LocalRank, ADeadlineNamesTheRanksThatAreMissing) {
     EXPECT_THAT(outcome->front().message(), HasSubstr("no contribution from rank 1, 3 for 30 s"));
   }
   EXPECT_EQ(team.failures(0).size(), 1U);
-  EXPECT_TRUE(team.failures(1).empty()) << "it has called nothing";
+  ASSERT_EQ(team.failures(1).size(), 1U) << "it has called nothing, but the group is over";
+  EXPECT_EQ(team.failures(1).front().code(), Code::kTimeout);
 }
 
 TEST(LocalRank, WhatACallWaitsForIsShownAFewTimesASecond) {
@@ -505,6 +506,30 @@ TEST(LocalRank, ADeadlineNamesTheRankThatStoppedWhileItAdded) {
   ASSERT_EQ(outcome->size(), 1U);
   EXPECT_THAT(outcome->front().message(),
               HasSubstr("all ranks have contributed, and rank 1 has not added its part for 7 s"));
+}
+
+TEST(LocalRank, WhatOneRankHasWaitedForInVainSucceedsOnNone) {
+  for (const uint64_t seed : {1, 2, 3}) {  // parts of all, of none, of large ones
+    for (const bool called : {false, true}) {
+      Team team({2, 4, 64}, seed);
+      Ints tensors[2] = {Ints(10, 1), Ints(10, 1)};
+      Collective c = sum_of(tensors[0]);
+      c.deadline = team.now + seconds(7);
+      Outcomes late;
+      if (called) late = team.submit(1, sum_of(tensors[1]));  // and is stopped before its first step
+      const Outcomes outcome = team.submit(0, c);
+      team.step(0);
+      team.now = c.deadline;
+      team.step(0);
+      ASSERT_EQ(outcome->size(), 1U);
+      EXPECT_EQ(outcome->front().code(), Code::kTimeout);
+      if (!called) late = team.submit(1, sum_of(tensors[1]));
+      for (int i = 0; i < 3; ++i) team.step(1);
+      ASSERT_EQ(late->size(), 1U);
+      EXPECT_EQ(late->front().code(), Code::kTimeout);
+      EXPECT_THAT(late->front().message(), HasSubstr("rank 0 gave up: all_reduce(SUM, int32, 10 elements) did not"));
+    }
+  }
 }
 
 TEST(LocalRank, APartOfARankThatHasLeftIsNotWaitedFor) {
