@@ -135,6 +135,11 @@ std::vector<Option> table(Config* c) {
        "how sums are added; auto: exactly, and rounded once, wherever software adds (twice where hosts have several "
        "ranks); integer: as a switching chip adds them, for the same bits with a chip and without one; exact: rounded "
        "once whatever the layout"},
+      {"significant_bits",
+       value::or_auto(&c->significant_bits, std::optional<int>(),
+                      value::whole(0, kMostSignificantBits, &c->significant_bits)),
+       "through an integer switch: a term of a sum of floats loses less than 2^-N of itself, in as many bits as its "
+       "block needs for that, 16 to 64; auto: as 0, but float32 has at least 32 bits"},
       {"interface", value::text(&c->interface, "the name of a network interface, or empty"),
        "the interface whose address the other hosts are told; empty: the one by which the store is reached"},
       {"rdma_device", rdma_device(&c->rdma_device),

@@ -46,6 +46,9 @@ struct Config {
   std::string transport = "auto";
   /// SWITCHML_PRECISION.
   Precision precision = Precision::kAuto;
+  /// SWITCHML_SIGNIFICANT_BITS: of each term that an integer switch adds to a sum of floats (integer/width.h); 0..24,
+  /// nullopt ("auto"): the type's.
+  std::optional<int> significant_bits;
   /// SWITCHML_ARENA: MiB in which each rank of a host that shares memory may allocate tensors for all of them to see;
   /// nullopt ("auto"): its part of half of the machine's memory. 0..65536. The first rank's counts.
   std::optional<size_t> arena_mib;

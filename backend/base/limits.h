@@ -34,7 +34,8 @@ inline constexpr size_t kMaxPayloadBytes = 63 * 1024;
 inline constexpr size_t kLoopbackPayloadBytes = kMaxPayloadBytes;
 static_assert(kLoopbackPayloadBytes % 1024 == 0 && kLoopbackPayloadBytes <= kMaxPayloadBytes);
 /// Elements that share one exponent, where the payload holds as many (else the whole payload is one block).
-inline constexpr size_t kMaxBlockElements = 256;  // [CALL-4]
+inline constexpr size_t kMaxBlockElements = 256;       // [CALL-4]
+inline constexpr size_t kMaxNarrowBlockElements = 64;  // Of types of 16 bits.
 
 // ---- memory that ranks share ----
 /// A rank's part of the arena, in MiB: 128 such parts are a sixteenth of a process' address space.
@@ -57,6 +58,8 @@ inline constexpr size_t kStreamQueueBytes = 16 << 20;  // [OPEN-6]
 // ---- exponents ----
 /// Blocks with exponents in one chunk of the call lane (1 MiB of fp32 at 256 elements a block).
 inline constexpr size_t kMaxSuperblockBlocks = 1024;  // [CALL-5]
+/// Bits that a float32 has.
+inline constexpr long kMostSignificantBits = 24;
 /// Blocks that share one flag word saying "there is a NaN or Inf in here".
 inline constexpr size_t kBlocksPerFlag = 16;  // [CALL-6]
 

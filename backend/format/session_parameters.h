@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -73,6 +74,7 @@ struct SessionParameters : Route {
   /// Exact: most ranks with terms together in a contribution to a sum of floats, which then has partial sums (PART-1);
   /// 0: none does.
   size_t partial_sum_ranks = 0;
+  std::optional<int> significant_bits;  // Integer: what each term of a sum of floats keeps (integer/width.h).
   bool whole_chunks = false;    // the switch takes no words or a whole payload: shorter chunks are filled with zeros
   uint64_t secret[2] = {0, 0};  // Only the ranks have it: it keys the witness.
 

@@ -26,11 +26,12 @@ float normal_power(int exponent) {
 
 }  // namespace
 
-int magnitude_bits(int workers) {
+int magnitude_bits(int workers, int w, int precision) {
   SWITCHML_ASSERT(workers >= 1 && workers <= kMaxWorkers);
-  int bits = 30;
-  // |x| < 2^e has 24 significant bits, so rint() reaches 2^b only where b < 24; 2^b * n must fit in either case.
-  while ((int64_t{workers} << bits) > (bits >= 24 ? int64_t{1} << 31 : (int64_t{1} << 31) - 1)) --bits;  // [WORD-8]
+  const int64_t limit = int64_t{1} << (w - 1);
+  int bits = w - 2;
+  // |x| < 2^e has `precision` significant bits, so rint() reaches 2^b only with fewer; 2^b * n must fit in either case.
+  while ((int64_t{workers} << bits) > (bits >= precision ? limit : limit - 1)) --bits;  // [WORD-8]
   return bits;
 }
 
@@ -41,9 +42,10 @@ Scale power_of_two(int exponent) {
   return {normal_power(half), normal_power(exponent - half)};
 }
 
-Scale quantize_scale(int max_exponent, int bits) { return power_of_two(bits - value_bound(max_exponent)); }  // [WORD-1]
+int quantize_exponent(int max_exponent, int bits) { return bits - value_bound(max_exponent); }  // [WORD-1, WORD-9]
 
-// [WORD-9]
-Scale dequantize_scale(int max_exponent, int bits) { return power_of_two(value_bound(max_exponent) - bits); }
+Scale quantize_scale(int max_exponent, int bits) { return power_of_two(quantize_exponent(max_exponent, bits)); }
+
+Scale dequantize_scale(int max_exponent, int bits) { return power_of_two(-quantize_exponent(max_exponent, bits)); }
 
 }  // namespace switchml

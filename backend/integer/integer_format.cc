@@ -13,7 +13,10 @@ namespace switchml {
 
 namespace {
 
-constexpr size_t kSuperblocks = 4;  // Superblocks with exponents at a time, known or being agreed on.
+// Superblocks with exponents at a time, known or being agreed on. Those of 16-bit types are shorter, so there may be
+// more of them.
+constexpr size_t kWideSuperblocks = 8;
+constexpr size_t kSuperblocks = kWideSuperblocks * (kMaxBlockElements / kMaxNarrowBlockElements);
 
 // A shard without elements has no superblock, so no exponents.
 bool uses_exponents(const Collective& collective, ElementRange part) {
@@ -41,7 +44,7 @@ class IntegerTask final : public Task {
               const SessionParameters& session)
       : Task(serial_number, std::move(collective_state), plan_in.total_chunks() - plan_in.superblocks(), session),
         plan(plan_in),
-        codec(collective(), plan, session.contributing_ranks()) {}
+        codec(collective(), plan, session.contributing_ranks(), session.significant_bits) {}
 
   bool all_calls_opened() const { return next_call == plan.superblocks(); }
   bool all_data_opened() const { return next_superblock == plan.superblocks(); }
@@ -63,12 +66,16 @@ IntegerTask& integer(Task& task) { return static_cast<IntegerTask&>(task); }
 IntegerFormat::IntegerFormat(const SessionParameters& session, WorkerCounters& counters)
     : Format(session, counters), witness_(session.secret[0], session.secret[1], session.payload_bytes / kWordBytes) {
   const size_t payload = session.payload_bytes;
-  const size_t blocks = ChunkPlan::max_superblock_blocks(payload);
-  const size_t elements = ChunkPlan::max_superblock_elements(payload);
+  size_t blocks = 0;
+  size_t elements = 0;
+  for (const ElementType type : {ElementType::kFloat32, ElementType::kFloat16, ElementType::kBFloat16}) {
+    blocks = std::max(blocks, ChunkPlan::superblock_blocks_for(type, payload));
+    elements = std::max(elements, ChunkPlan::superblock_elements_for(type, payload));
+  }
   const LaneSlots slots = session.lanes_per_shard();
   const size_t few = std::min(elements, static_cast<size_t>(slots.data) * (payload / kWordBytes));
-  rings_.emplace_back(kSuperblocks, blocks, slots.has_bulk() ? few : elements);
-  if (slots.has_bulk()) rings_.emplace_back(kSuperblocks, blocks, elements);
+  rings_.emplace_back(kSuperblocks, blocks, kWideSuperblocks * (slots.has_bulk() ? few : elements));
+  if (slots.has_bulk()) rings_.emplace_back(kSuperblocks, blocks, kWideSuperblocks * elements);
 }
 
 std::vector<LaneShape> IntegerFormat::lanes() const {  // [LANE-1]
@@ -123,7 +130,7 @@ std::optional<Chunk> IntegerFormat::take_call(IntegerTask& task) {
     const ElementRange all = task.plan.superblock(g);
     if (!task.collective().is_ready(all.begin + all.count)) return std::nullopt;
     SuperblockRing& ring = ring_of(task);
-    if (ring.full()) return std::nullopt;
+    if (!ring.has_room(all.count)) return std::nullopt;
     ring.take(task.serial, g, all);
   }
   if (!task.is_bulk()) task.announced = true;
@@ -133,24 +140,32 @@ std::optional<Chunk> IntegerFormat::take_call(IntegerTask& task) {
 
 std::optional<Chunk> IntegerFormat::take_data(IntegerTask& task) {
   const size_t g = task.next_superblock;
-  const size_t chunks = task.plan.chunks_of_superblock(g);
-  if (task.plan.with_exponents()) {
-    Superblock* superblock = ring_of(task).find(task.serial, g);
-    if (superblock == nullptr || !superblock->ready) return std::nullopt;  // Its exponents are not known yet. [CALL-8]
-    if (superblock->has_nonfinite) {
-      // The counts come first: the first sums overwrite an in-place input.
-      if (superblock->nonfinite_sent < chunks) {
-        return Chunk{Stage::kNonfinite, g, task.plan.chunk(g, superblock->nonfinite_sent++)};  // [CALL-9]
-      }
-      if (superblock->nonfinite_done < chunks) return std::nullopt;  // [CALL-10]
-    }
-  }
+  if (task.plan.with_exponents()) return take_data_of_floats(task);
   const Chunk chunk{Stage::kData, g, task.plan.chunk(g, task.next_chunk)};
   if (!task.collective().is_ready(chunk.range.begin + chunk.range.count)) return std::nullopt;
-  if (++task.next_chunk == chunks) {
+  if (++task.next_chunk == task.plan.chunks_of_superblock(g)) {
     ++task.next_superblock;
     task.next_chunk = 0;
   }
+  return chunk;
+}
+
+std::optional<Chunk> IntegerFormat::take_data_of_floats(IntegerTask& task) {
+  const size_t g = task.next_superblock;
+  Superblock* superblock = ring_of(task).find(task.serial, g);
+  if (superblock == nullptr || !superblock->ready) return std::nullopt;  // Its exponents are not known yet. [CALL-8]
+  if (superblock->has_nonfinite) {
+    // The counts come first: the first sums overwrite an in-place input.
+    const size_t chunks = task.plan.chunks_of_superblock(g);
+    if (superblock->nonfinite_sent < chunks) {
+      return Chunk{Stage::kNonfinite, g, task.plan.chunk(g, superblock->nonfinite_sent++)};  // [CALL-9]
+    }
+    if (superblock->nonfinite_done < chunks) return std::nullopt;  // [CALL-10]
+  }
+  // The call chunk has waited until all of the superblock was ready.
+  const Chunk chunk{Stage::kData, g, task.codec.next_chunk(*superblock, session_.payload_bytes / kWordBytes)};
+  superblock->sent += chunk.range.count;
+  if (superblock->sent == superblock->range.count) ++task.next_superblock;
   return chunk;
 }
 
@@ -255,9 +270,9 @@ void IntegerFormat::decode(Task& any, const InFlight& flight, const ResultView& 
       task.codec.decode_data(result.payload, flight.range, superblock);
       task.collective().report_written(flight.range.begin, flight.range.begin + flight.range.count);
       counters_.elements_summed_by_switch.add(flight.range.count);
-      if (superblock != nullptr && ++superblock->chunks_done == task.plan.chunks_of_superblock(superblock->number)) {
-        ring_of(task).finish(superblock);
-      }
+      if (superblock == nullptr) break;
+      superblock->done += flight.range.count;
+      if (superblock->done == superblock->range.count) ring_of(task).finish(superblock);
       break;
   }
 }

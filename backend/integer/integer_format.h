@@ -38,6 +38,7 @@ class IntegerFormat final : public Format {
  private:
   std::optional<Chunk> take_call(IntegerTask& task);
   std::optional<Chunk> take_data(IntegerTask& task);
+  std::optional<Chunk> take_data_of_floats(IntegerTask& task);
   SuperblockRing& ring_of(const Task& task) { return rings_[task.is_bulk() ? 1 : 0]; }
   void seal(InFlight& flight, wire::Operation operation, size_t words, uint64_t exponents_hash) const;
 

@@ -28,6 +28,9 @@ struct BlockRange {
   /// Maximum over the finite elements of the biased 8-bit fp32 exponent field (after exact conversion to fp32);
   /// 0 where all are zero or subnormal.
   uint8_t max_exponent = 0;
+  /// 0 where all finite elements are zeros. Else 255 less the biased exponent field of the float next below their least
+  /// magnitude; the field is 0 for what is below a normal float.
+  uint8_t least = 0;
   bool has_nonfinite = false;
 };
 
@@ -52,6 +55,12 @@ struct Kernels {
   /// Scale factors and divisor are finite and not 0.
   /// Conversion to fp16/bf16 rounds to nearest even; beyond the largest finite value it gives infinity. [WORD-9]
   void (*dequantize[3])(const uint8_t* words, void* dst, size_t n, Scale scale, float divisor);
+  /// q = rint(float(src[i]) * 2^exponent), 0 for a non-finite element, as be32 words high[i] * 2^low_bits + low[i] with
+  /// -2^(low_bits-1) <= low[i] < 2^(low_bits-1). |q| < 2^62, 8 <= low_bits <= 32, |exponent| <= 254. [WORD-14]
+  void (*quantize_wide[3])(const void* src, uint8_t* high, uint8_t* low, size_t n, int exponent, int low_bits);
+  /// dst[i] = T((float(high[i] * 2^low_bits + low[i]) * 2^exponent) / divisor), as dequantize. [WORD-9]
+  void (*dequantize_wide[3])(const uint8_t* high, const uint8_t* low, void* dst, size_t n, int exponent, int low_bits,
+                             float divisor);
   /// dst[i] = exact_sum() (exact_sum.h) of element i of `count` sources: divided by `divisor`, rounded to nearest even
   /// once. Rows 0 to 2, and float64 as row 3. 1 <= count, divisor <= kMaxSources. dst overlaps no source.
   void (*exact_sum[4])(const void* const* sources, size_t count, void* dst, size_t n, uint32_t divisor);
@@ -85,6 +94,13 @@ struct Kernels {
   void (*max)(int32_t* accumulators, const uint8_t* words, size_t n);
   /// words[i] = be32(accumulators[i]).
   void (*load)(const int32_t* accumulators, uint8_t* words, size_t n);
+
+  // ---- two digits of 16 bits in a word; n in digits, h = ceil(n / 2) ----
+  /// packed[i] = digits[i] + digits[h + i] * 2^16 modulo 2^32, for i < h; of an odd n the last digit is alone. A digit
+  /// is a word from -2^15 to 2^15 - 1. [WORD-13]
+  void (*pack_digits)(const uint8_t* digits, uint8_t* packed, size_t n);
+  /// The inverse, also of sums of such words, as long as no digit's sum leaves 16 bits.
+  void (*unpack_digits)(const uint8_t* packed, uint8_t* digits, size_t n);
 
   // ---- bytes ----
   /// Copies with non-temporal stores where the processor has them. Like plain stores they are ordered before a later

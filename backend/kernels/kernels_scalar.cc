@@ -89,8 +89,10 @@ BlockRange range(const void* src, size_t n) {
     const auto exponent = static_cast<uint8_t>((bits & kAbsMask) >> kMantissaBits);
     if (!is_finite(bits)) {
       result.has_nonfinite = true;
-    } else if (exponent > result.max_exponent) {
-      result.max_exponent = exponent;
+    } else if ((bits & kAbsMask) != 0) {
+      const auto below = static_cast<uint8_t>(((bits & kAbsMask) - 1) >> kMantissaBits);
+      result.max_exponent = std::max(result.max_exponent, exponent);
+      result.least = std::max(result.least, static_cast<uint8_t>(255 - below));
     }
   }
   return result;
@@ -109,6 +111,32 @@ template <typename E>
 void dequantize(const uint8_t* words, void* dst, size_t n, Scale scale, float divisor) {
   for (size_t i = 0; i < n; ++i) {
     const float value = static_cast<float>(static_cast<int32_t>(word_at(words, i))) * scale.first * scale.second;
+    store_at(dst, i, E::from_bits(bits_as<uint32_t>(divisor == 1.0F ? value : value / divisor)));
+  }
+}
+
+template <typename E>
+void quantize_wide(const void* src, uint8_t* high, uint8_t* low, size_t n, int exponent, int low_bits) {
+  const double scale = std::ldexp(1.0, exponent);
+  const int64_t half = int64_t{1} << (low_bits - 1);
+  for (size_t i = 0; i < n; ++i) {
+    const uint32_t bits = element_bits<E>(src, i);
+    const double value = is_finite(bits) ? static_cast<double>(bits_as<float>(bits)) : 0.0;
+    const auto q = static_cast<int64_t>(std::llrint(value * scale));
+    const int64_t below = ((q + half) & (2 * half - 1)) - half;
+    put_word(high, i, static_cast<uint32_t>((q - below) >> low_bits));
+    put_word(low, i, static_cast<uint32_t>(below));
+  }
+}
+
+template <typename E>
+void dequantize_wide(const uint8_t* high, const uint8_t* low, void* dst, size_t n, int exponent, int low_bits,
+                     float divisor) {
+  const double scale = std::ldexp(1.0, exponent);
+  for (size_t i = 0; i < n; ++i) {
+    const int64_t q = (static_cast<int64_t>(static_cast<int32_t>(word_at(high, i))) * (int64_t{1} << low_bits)) +
+                      static_cast<int32_t>(word_at(low, i));
+    const auto value = static_cast<float>(static_cast<double>(static_cast<float>(q)) * scale);
     store_at(dst, i, E::from_bits(bits_as<uint32_t>(divisor == 1.0F ? value : value / divisor)));
   }
 }
@@ -272,6 +300,26 @@ void load(const int32_t* accumulators, uint8_t* words, size_t n) {
   for (size_t i = 0; i < n; ++i) put_word(words, i, load_at<uint32_t>(accumulators, i));
 }
 
+int32_t digit_of(uint32_t bits) { return static_cast<int16_t>(bits & 0xffffU); }
+
+void pack_digits(const uint8_t* digits, uint8_t* packed, size_t n) {
+  const size_t h = (n + 1) / 2;
+  for (size_t i = 0; i < h; ++i) {
+    const uint32_t upper = h + i < n ? word_at(digits, h + i) << 16 : 0;
+    put_word(packed, i, word_at(digits, i) + upper);
+  }
+}
+
+void unpack_digits(const uint8_t* packed, uint8_t* digits, size_t n) {
+  const size_t h = (n + 1) / 2;
+  for (size_t i = 0; i < h; ++i) {
+    const uint32_t word = word_at(packed, i);
+    put_word(digits, i, static_cast<uint32_t>(digit_of(word)));
+    // The lower digit has borrowed from the upper one where it is negative.
+    if (h + i < n) put_word(digits, h + i, static_cast<uint32_t>(digit_of((word + 0x8000U) >> 16)));
+  }
+}
+
 void copy_non_temporal(const void* src, void* dst, size_t n) {
   if (n != 0) std::memcpy(dst, src, n);
 }
@@ -295,6 +343,8 @@ constexpr Kernels kTable = {
     {range<Float32>, range<Float16>, range<BFloat16>},
     {quantize<Float32>, quantize<Float16>, quantize<BFloat16>},
     {dequantize<Float32>, dequantize<Float16>, dequantize<BFloat16>},
+    {quantize_wide<Float32>, quantize_wide<Float16>, quantize_wide<BFloat16>},
+    {dequantize_wide<Float32>, dequantize_wide<Float16>, dequantize_wide<BFloat16>},
     {sum_exactly<Float32>, sum_exactly<Float16>, sum_exactly<BFloat16>, sum_exactly<Float64>},
     {classify<Float32>, classify<Float16>, classify<BFloat16>},
     {order<Float32>, order<Float16>, order<BFloat16>},
@@ -308,6 +358,8 @@ constexpr Kernels kTable = {
     add,
     max,
     load,
+    pack_digits,
+    unpack_digits,
     copy_non_temporal,
     {widen_half<Float16>, widen_half<BFloat16>},
     scale_int8,

@@ -92,35 +92,49 @@ struct Simd {
     return kFiniteOnly ? finite_or_zero(bits, magnitude(bits)) : magnitude(bits);
   }
 
-  // Largest magnitude, as bits, of the first n elements. n is a multiple of kLanes.
+  // The largest of several magnitudes, as bits, and 2^31 less the least that is not 0; INT32_MIN where all are 0.
+  struct Magnitudes {
+    I greatest = V::splat(0);
+    I nearest = V::splat(INT32_MIN);
+    void see(I magnitude) {
+      greatest = V::max(greatest, magnitude);
+      nearest = V::max(nearest, V::add(V::differ(magnitude, V::splat(INT32_MAX)), V::splat(1)));
+    }
+  };
+
+  // Sees the first n elements. n is a multiple of kLanes.
   template <typename E, bool kFiniteOnly>
-  static int32_t greatest_magnitude(const uint8_t* from, size_t n) {
-    I best[4] = {V::splat(0), V::splat(0), V::splat(0), V::splat(0)};
+  static Magnitudes magnitudes(const uint8_t* from, size_t n) {
+    Magnitudes seen[4];
     size_t i = 0;
     for (; i + 4 * kLanes <= n; i += 4 * kLanes) {
-      best[0] = V::max(best[0], magnitude_at<E, kFiniteOnly>(from, i));
-      best[1] = V::max(best[1], magnitude_at<E, kFiniteOnly>(from, i + kLanes));
-      best[2] = V::max(best[2], magnitude_at<E, kFiniteOnly>(from, i + 2 * kLanes));
-      best[3] = V::max(best[3], magnitude_at<E, kFiniteOnly>(from, i + 3 * kLanes));
+      for (size_t j = 0; j < 4; ++j) seen[j].see(magnitude_at<E, kFiniteOnly>(from, i + j * kLanes));
     }
-    for (; i < n; i += kLanes) best[0] = V::max(best[0], magnitude_at<E, kFiniteOnly>(from, i));
-    return V::greatest(V::max(V::max(best[0], best[1]), V::max(best[2], best[3])));
+    for (; i < n; i += kLanes) seen[0].see(magnitude_at<E, kFiniteOnly>(from, i));
+    for (size_t j = 1; j < 4; ++j) {
+      seen[0].greatest = V::max(seen[0].greatest, seen[j].greatest);
+      seen[0].nearest = V::max(seen[0].nearest, seen[j].nearest);
+    }
+    return seen[0];
   }
 
   template <typename E>
   static BlockRange range(const void* src, size_t n) {
     const size_t end = whole(n);
     BlockRange result;
-    int32_t greatest = greatest_magnitude<E, false>(bytes(src), end);
-    if (greatest >= kInfinityBits) {
+    Magnitudes seen = magnitudes<E, false>(bytes(src), end);
+    if (V::greatest(seen.greatest) >= kInfinityBits) {
       result.has_nonfinite = true;
-      greatest = greatest_magnitude<E, true>(bytes(src), end);
+      seen = magnitudes<E, true>(bytes(src), end);
     }
-    result.max_exponent = static_cast<uint8_t>(greatest >> kMantissaBits);
+    result.max_exponent = static_cast<uint8_t>(V::greatest(seen.greatest) >> kMantissaBits);
+    const int32_t nearest = V::greatest(seen.nearest);
+    if (nearest > 0) result.least = static_cast<uint8_t>(255 - ((INT32_MAX - nearest) >> kMantissaBits));
     if (end < n) {
       const BlockRange rest = scalar_kernels()->range[E::kRow](bytes(src) + end * E::kBytes, n - end);
       result.has_nonfinite = result.has_nonfinite || rest.has_nonfinite;
       if (rest.max_exponent > result.max_exponent) result.max_exponent = rest.max_exponent;
+      if (rest.least > result.least) result.least = rest.least;
     }
     return result;
   }
@@ -266,6 +280,49 @@ struct Simd {
     if (end < n) scalar_kernels()->load(accumulators + end, words + 4 * end, n - end);
   }
 
+  // ---- digits ----
+
+  static I digit_of(I bits) {
+    return V::add(V::differ(V::both(bits, V::splat(0xffff)), V::splat(0x8000)), V::splat(-0x8000));
+  }
+
+  static void pack_digits(const uint8_t* digits, uint8_t* packed, size_t n) {
+    if (n % 2 != 0) return scalar_kernels()->pack_digits(digits, packed, n);
+    const size_t h = n / 2;
+    size_t i = 0;
+    for (; i + kLanes <= h; i += kLanes) {
+      const I upper = V::shift_left_16(V::load_words(digits + 4 * (h + i)));
+      V::store_words(packed + 4 * i, V::add(V::load_words(digits + 4 * i), upper));
+    }
+    for (; i < h; ++i) {
+      uint8_t two[8];
+      copy_word(digits + 4 * i, two);
+      copy_word(digits + 4 * (h + i), two + 4);
+      scalar_kernels()->pack_digits(two, packed + 4 * i, 2);
+    }
+  }
+
+  static void unpack_digits(const uint8_t* packed, uint8_t* digits, size_t n) {
+    if (n % 2 != 0) return scalar_kernels()->unpack_digits(packed, digits, n);
+    const size_t h = n / 2;
+    size_t i = 0;
+    for (; i + kLanes <= h; i += kLanes) {
+      const I words = V::load_words(packed + 4 * i);
+      V::store_words(digits + 4 * i, digit_of(words));
+      V::store_words(digits + 4 * (h + i), digit_of(V::shift_right_16(V::add(words, V::splat(0x8000)))));
+    }
+    for (; i < h; ++i) {
+      uint8_t two[8];
+      scalar_kernels()->unpack_digits(packed + 4 * i, two, 2);
+      copy_word(two, digits + 4 * i);
+      copy_word(two + 4, digits + 4 * (h + i));
+    }
+  }
+
+  static void copy_word(const uint8_t* from, uint8_t* to) {
+    for (size_t i = 0; i < 4; ++i) to[i] = from[i];
+  }
+
   // ---- bytes ----
 
   static void copy_non_temporal(const void* src, void* dst, size_t n) {
@@ -297,7 +354,7 @@ struct Simd {
     if (end < n) scalar_kernels()->scale_int8(bytes(src) + end, bytes(dst) + 4 * end, n - end, scale);
   }
 
-  // classify, split64 and join64 are rare and stay scalar; exact_simd.h has exact_sum.
+  // classify, split64, join64 and what is wider than a word are rare and stay scalar; exact_simd.h has exact_sum.
   static Kernels table(const char* name) {
     const Kernels& scalar = *scalar_kernels();
     return {
@@ -305,6 +362,8 @@ struct Simd {
         {range<Float32>, range<Float16>, range<BFloat16>},
         {quantize<Float32>, quantize<Float16>, quantize<BFloat16>},
         {dequantize<Float32>, dequantize<Float16>, dequantize<BFloat16>},
+        {scalar.quantize_wide[0], scalar.quantize_wide[1], scalar.quantize_wide[2]},
+        {scalar.dequantize_wide[0], scalar.dequantize_wide[1], scalar.dequantize_wide[2]},
         {scalar.exact_sum[0], scalar.exact_sum[1], scalar.exact_sum[2], scalar.exact_sum[3]},
         {scalar.classify[0], scalar.classify[1], scalar.classify[2]},
         {order<Float32>, order<Float16>, order<BFloat16>},
@@ -318,6 +377,8 @@ struct Simd {
         add,
         max,
         load,
+        pack_digits,
+        unpack_digits,
         copy_non_temporal,
         {widen_half<Float16>, widen_half<BFloat16>},
         scale_int8,

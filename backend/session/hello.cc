@@ -27,6 +27,7 @@ constexpr SharedSetting kShared[] = {
     {"controller", "SWITCHML_CONTROLLER"},
     {"transport", "SWITCHML_TRANSPORT"},
     {"precision", "SWITCHML_PRECISION"},
+    {"significant_bits", "SWITCHML_SIGNIFICANT_BITS"},
     {"payload", "SWITCHML_PAYLOAD", true},
     {"slots", "SWITCHML_SLOTS", true},
     {"shards", "SWITCHML_SHARDS"},
@@ -74,6 +75,7 @@ Result<Blob> hello_of(const Config& config, const GroupInfo& group) {
   }
   blob.set("transport", config.transport);
   blob.set("precision", name_of(config.precision));
+  blob.set("significant_bits", config.significant_bits ? std::to_string(*config.significant_bits) : "auto");
   blob.set("faults", config.faults.empty() ? "" : "some");
   blob.set("on_switch_failure", config.fallback ? "fallback" : "error");
   blob.set("payload", config.payload_bytes);

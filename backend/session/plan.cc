@@ -15,6 +15,7 @@ Result<SessionParameters> common_parameters(const Blob& said, const PlanTerms& t
   common.worker = terms.group.rank;
   common.workers = terms.group.size;
   common.shards = terms.config.shards;
+  common.significant_bits = terms.config.significant_bits;
   common.own_address = terms.own_address;
   common.controlled = !terms.config.controller.empty();
   if (hosts.ranks() > 0) {

@@ -28,34 +28,34 @@ size_t most_chunk_bytes(ElementType type, size_t payload_bytes, ReduceOp op) {
 size_t elements_per_span(ElementType type, size_t payload_bytes, bool exact, ReduceOp op) {
   const size_t chunk = elements_per_chunk(type, payload_bytes, exact, op);
   // [SHARD-3]
-  return is_floating(type) && !exact ? std::lcm(chunk, ChunkPlan::block_elements_for(payload_bytes)) : chunk;
+  return is_floating(type) && !exact ? std::lcm(chunk, ChunkPlan::block_elements_for(type, payload_bytes)) : chunk;
 }
 
-size_t ChunkPlan::block_elements_for(size_t payload_bytes) {
-  return std::min(payload_bytes / kWordBytes, kMaxBlockElements);  // [CALL-4]
+size_t ChunkPlan::block_elements_for(ElementType type, size_t payload_bytes) {
+  const size_t most = element_bytes(type) == 2 ? kMaxNarrowBlockElements : kMaxBlockElements;
+  return std::min(payload_bytes / kWordBytes, most);  // [CALL-4]
 }
 
-size_t ChunkPlan::max_superblock_blocks(size_t payload_bytes) {  // [CALL-5]
+size_t ChunkPlan::superblock_blocks_for(ElementType type, size_t payload_bytes) {  // [CALL-5]
   const size_t words = payload_bytes / kWordBytes;
-  // blocks + ceil(blocks / kBlocksPerFlag) words must fit one payload.
-  const size_t fitting = words * kBlocksPerFlag / (kBlocksPerFlag + 1);
-  // Every type that needs blocks has one word per element.
-  const size_t blocks_per_span =
-      elements_per_span(ElementType::kFloat32, payload_bytes) / block_elements_for(payload_bytes);
+  // 2 * blocks + ceil(blocks / kBlocksPerFlag) words must fit one payload.
+  const size_t fitting = words * kBlocksPerFlag / (2 * kBlocksPerFlag + 1);
+  const size_t blocks_per_span = elements_per_span(type, payload_bytes) / block_elements_for(type, payload_bytes);
   return std::max<size_t>(1, std::min(fitting, kMaxSuperblockBlocks) / blocks_per_span) * blocks_per_span;
 }
 
-size_t ChunkPlan::max_superblock_elements(size_t payload_bytes) {
-  return max_superblock_blocks(payload_bytes) * block_elements_for(payload_bytes);
+size_t ChunkPlan::superblock_elements_for(ElementType type, size_t payload_bytes) {
+  return superblock_blocks_for(type, payload_bytes) * block_elements_for(type, payload_bytes);
 }
 
 ChunkPlan::ChunkPlan(ElementType type, bool with_exponents, ElementRange part, size_t payload_bytes, bool exact)
     : with_exponents_(with_exponents),
       part_(part),
-      block_elements_(block_elements_for(payload_bytes)),
+      block_elements_(block_elements_for(type, payload_bytes)),
       words_per_element_(element_words(type)),
       elements_per_chunk_(switchml::elements_per_chunk(type, payload_bytes, exact)),
-      superblock_elements_(with_exponents ? max_superblock_elements(payload_bytes) : std::max<size_t>(part.count, 1)),
+      superblock_elements_(with_exponents ? superblock_elements_for(type, payload_bytes)
+                                          : std::max<size_t>(part.count, 1)),
       superblocks_(std::max<size_t>(1, divide_up(part.count, superblock_elements_))) {  // [CALL-1]
   SWITCHML_ASSERT(payload_bytes >= kMinPayloadBytes && payload_bytes <= kMaxPayloadBytes);
   SWITCHML_ASSERT(!(with_exponents && exact));
@@ -73,7 +73,7 @@ size_t ChunkPlan::flags_of_superblock(size_t g) const { return divide_up(blocks_
 
 // [CALL-2, CALL-3]
 size_t ChunkPlan::call_words(size_t g) const {
-  return with_exponents_ ? blocks_of_superblock(g) + flags_of_superblock(g) : 0;
+  return with_exponents_ ? 2 * blocks_of_superblock(g) + flags_of_superblock(g) : 0;
 }
 
 size_t ChunkPlan::chunks_of_superblock(size_t g) const { return divide_up(superblock(g).count, elements_per_chunk_); }

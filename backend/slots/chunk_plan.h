@@ -4,7 +4,9 @@
 // a row that hold whole blocks, may not: superblocks, and the parts of shards, are made of spans.
 //
 // Sums of floats go in superblocks. A superblock is up to kMaxSuperblockBlocks blocks; the exponents of all its blocks
-// travel in one chunk of the call lane, ahead of its data [CALL-5, CALL-6]. Everything else has one superblock that
+// travel in one chunk of the call lane, ahead of its data [CALL-5, CALL-6]. They decide how wide its elements are, and
+// so which chunks of data it has (integer/width.h); those of this plan, of a word for each element, carry the counts of
+// its non-finite elements. Everything else has one superblock that
 // covers the whole tensor, and a call chunk without words [CALL-3]. So has everything in an exact session. Its chunks
 // hold elements and not words: there are neither blocks nor calls ahead.
 #pragma once
@@ -39,7 +41,7 @@ class ChunkPlan {
   ElementRange superblock(size_t g) const;
   size_t blocks_of_superblock(size_t g) const;
   size_t flags_of_superblock(size_t g) const;
-  /// Words of superblock g's call chunk: blocks + flags, or 0.
+  /// Words of superblock g's call chunk: two for each block, and flags; or 0.
   size_t call_words(size_t g) const;
 
   size_t chunks_of_superblock(size_t g) const;
@@ -47,10 +49,10 @@ class ChunkPlan {
   ElementRange chunk(size_t g, size_t c) const;
   size_t total_chunks() const;
 
-  /// Largest number of blocks and elements a superblock of any plan with this payload has: for buffers.
-  static size_t max_superblock_blocks(size_t payload_bytes);
-  static size_t max_superblock_elements(size_t payload_bytes);
-  static size_t block_elements_for(size_t payload_bytes);
+  /// Blocks and elements of a whole superblock of a sum of floats, and elements of a block.
+  static size_t superblock_blocks_for(ElementType type, size_t payload_bytes);
+  static size_t superblock_elements_for(ElementType type, size_t payload_bytes);
+  static size_t block_elements_for(ElementType type, size_t payload_bytes);
 
  private:
   bool with_exponents_;

@@ -110,7 +110,7 @@ std::vector<int> split(int workers, int levels) {
 }
 
 int magnitude_bits(int workers) {
-  if (workers <= kMaxWorkers) return switchml::magnitude_bits(workers);
+  if (workers <= kMaxWorkers) return switchml::magnitude_bits(workers, 32, 24);
   int bits = 23;  // Rounding can reach 2^bits, and the sum must stay below 2^31.
   while ((int64_t{workers} << bits) > (int64_t{1} << 31) - 1) --bits;
   return bits;

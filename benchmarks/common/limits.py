@@ -8,7 +8,7 @@ from _figures import bus_bytes
 
 ETHERNET, IP, UDP, TCP = 14, 20, 8, 32  # TCP with timestamps
 SWITCHML = {"exact": 24, "mixed": 20, "integer": 20}  # by the precision of the session: docs/protocol-exact.md
-WORD = 4  # bytes of an integer that stands for an element
+WORD = 4  # bytes of the widest float that integers stand for
 
 
 def packets_bytes(size, per_packet, headers, mtu):
@@ -44,10 +44,8 @@ def ring_seconds(size, ranks, rate, mtu):
 
 
 def seconds(backend, size, item, ranks, hosts, rate, mtu, session):
-    """item: bytes of an element. What no integer can stand for the hosts add where a session adds integers: a ring's
-    bytes."""
-    if backend == "switchml" and session["precision"] == "exact":
+    """item: bytes of an element, and towards integers the least that it takes there. What no integer can stand for the
+    hosts add where a session adds integers: a ring's bytes."""
+    if backend == "switchml" and (session["precision"] == "exact" or item <= WORD):
         return switch_seconds(size, hosts, rate, mtu, session)
-    if backend == "switchml" and item <= WORD:
-        return switch_seconds(size // item * WORD, hosts, rate, mtu, session)
     return ring_seconds(size, ranks, rate, mtu)

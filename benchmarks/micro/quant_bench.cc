@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "base/command_line.h"
+#include "base/limits.h"
 #include "integer/block_exponent.h"
 #include "kernels/kernels.h"
 
@@ -65,7 +66,8 @@ struct Workload {
 };
 
 const Kernels& scalar() { return *switchml::available_kernels().back(); }
-int bits() { return switchml::magnitude_bits(kWorkers); }
+int bits() { return switchml::magnitude_bits(kWorkers, 32, 24); }
+int digit_bits() { return switchml::magnitude_bits(kWorkers, 16, 8); }
 Scale down(uint8_t exponent) { return switchml::quantize_scale(exponent, bits()); }
 Scale up(uint8_t exponent) { return switchml::dequantize_scale(exponent, bits()); }
 
@@ -133,6 +135,27 @@ void dequantize_halves(const Kernels& k, Workload& w, int row) {
   auto* output = reinterpret_cast<uint16_t*>(w.output.data());
   for (size_t i = 0; i < w.elements; i += kBlock) {
     k.dequantize[row](words_of(w, Route::kFrame, i), output + i, kBlock, Scale{0x1p-20F, 1.0F}, 1.0F);
+  }
+}
+
+// As the codec has it: blocks of 64, the range of each, and two digits in a word.
+void quantize_digits(const Kernels& k, Workload& w) {
+  alignas(64) uint8_t digits[4 * switchml::kMaxNarrowBlockElements];
+  constexpr size_t kN = switchml::kMaxNarrowBlockElements;
+  for (size_t i = 0; i < w.elements; i += kN) {
+    const int exponent = k.range[2](&w.halves[i], kN).max_exponent;
+    k.quantize[2](&w.halves[i], digits, kN, switchml::quantize_scale(exponent, digit_bits()));
+    k.pack_digits(digits, &w.frame[2 * (i % kFrameWords)], kN);
+  }
+}
+
+void dequantize_digits(const Kernels& k, Workload& w) {
+  alignas(64) uint8_t digits[4 * switchml::kMaxNarrowBlockElements];
+  constexpr size_t kN = switchml::kMaxNarrowBlockElements;
+  auto* output = reinterpret_cast<uint16_t*>(w.output.data());
+  for (size_t i = 0; i < w.elements; i += kN) {
+    k.unpack_digits(&w.frame[2 * (i % kFrameWords)], digits, kN);
+    k.dequantize[2](digits, output + i, kN, switchml::dequantize_scale(127, digit_bits()), 1.0F);
   }
 }
 
@@ -230,6 +253,8 @@ std::vector<Case> cases() {
       {"dequantize f16", "frame", 6, false, [](const K& k, W& w) { dequantize_halves(k, w, 1); }},
       {"quantize bf16", "frame", 6, false, [](const K& k, W& w) { quantize_halves(k, w, 2); }},
       {"dequantize bf16", "frame", 6, false, [](const K& k, W& w) { dequantize_halves(k, w, 2); }},
+      {"bf16 to digits", "frame", 4, false, [](const K& k, W& w) { quantize_digits(k, w); }},
+      {"digits to bf16", "frame", 4, false, [](const K& k, W& w) { dequantize_digits(k, w); }},
       {"widen + narrow i32", "frame", 16, false, [](const K& k, W& w) { widen_and_narrow(k, w); }},
       {"exact sum of 2 f32", "memory", 6, false, [](const K& k, W& w) { sum_exactly(k, w, 2); }},
       {"floats added, 2", "memory", 6, false, [](const K&, W& w) { sum_floats(w, 2); }},

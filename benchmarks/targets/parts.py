@@ -285,6 +285,7 @@ PARTS = {
         },
         network=True,
     ),
+    "widths": Part(0.5, {"widths": ["widths", "--types", "bfloat16", "--data", "normal,gradients", "--bits", "auto"]}),
     "cpu": Part(
         1, {"cpu": ["allreduce", *WITHOUT_LIMIT, "--ranks", "2,4,8", "--sizes", "16M", "--iters", 20]}, network=True
     ),

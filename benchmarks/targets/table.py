@@ -591,6 +591,28 @@ def zero_blocks():
     ]
 
 
+def widths():
+    """A word: what an element took before blocks had widths."""
+
+    def line(data):
+        def measure(results):
+            rows = {
+                f"{run['ranks']} ranks": row
+                for run in results.file("widths")["runs"]
+                for row in run["rows"]
+                if row["data"] == data
+            }
+            ratios = {ranks: row["bytes"] / row["of_a_word"] for ranks, row in rows.items()}
+            vanished = sum(row["vanished"] for row in rows.values())
+            text, is_met = each_at_most(0.65, ratios)
+            return f"{text}; {vanished} vanished", is_met and vanished == 0
+
+        what = f"towards an integer switch, bfloat16, {data}: bytes over a word's"
+        return what, "<= 0.65, no element vanishes", measure
+
+    return [line("normal"), line("gradients")]
+
+
 def cpu():
     """Ranks with what they embed. The links take bursts as one, as most cards do."""
 
@@ -686,6 +708,7 @@ GROUPS = (
     hosts,
     network,
     zero_blocks,
+    widths,
     cpu,
     ddp,
     sharded,

@@ -24,6 +24,7 @@ class Options:
         controller_key: str = ...,
         transport: str = ...,
         precision: str = ...,
+        significant_bits: int | str = ...,
         interface: str = ...,
         rdma_device: str = ...,
         rdma_traffic_class: int = ...,

@@ -148,6 +148,9 @@ def files():
         "cpu": runs(
             {n: [row(16 * MIB, switchml=2.5, gloo=5.0, cpu={"switchml": 1.0, "gloo": 1.1})] for n in (2, 4, 8)}
         ),
+        "widths": by_ranks(
+            [{"data": data, "bytes": 2.6, "of_a_word": 4.1, "vanished": 0} for data in ("normal", "gradients")]
+        ),
         "zero-blocks": runs(dict.fromkeys((4, 8), sparse())),
         "zero-blocks-tcp": runs({2: sparse()}),
         "zero-blocks-udp": runs({2: sparse()}),
@@ -247,6 +250,7 @@ def test_the_table_has_every_target():
         "no switch named, 90% of the blocks zero": 1,
         "no switch named, 99% of the blocks zero": 1,
         "no switch named, links without a limit": 5,
+        "towards an integer switch": 2,
         "a switch": 6,
         "DDP step": 1,
         "FSDP2 step": 1,
@@ -346,6 +350,10 @@ WORSE = {
         lambda f: row_of(f, "loss-tcp", 8)["seconds"].update(switchml=[0.91] * 3),
     "no switch named, 99% of the blocks zero, 2 ranks: time over dense":
         lambda f: f["zero-blocks-udp"]["runs"][0]["rows"][2]["seconds"].update(switchml=[0.13] * 3),
+    "towards an integer switch, bfloat16, normal: bytes over a word's":
+        lambda f: f["widths"]["runs"][1]["rows"][0].update(bytes=2.7),
+    "towards an integer switch, bfloat16, gradients: bytes over a word's":
+        lambda f: f["widths"]["runs"][2]["rows"][1].update(vanished=1),
     "no switch named, TCP, 90% of the blocks zero, 4 ranks: time over dense, over what is left of the bytes":
         lambda f: f["zero-blocks"]["runs"][0]["rows"][1]["limit_seconds"].update(switchml=0.3),
     "no switch named, 2 hosts, 16 MiB: time of 4 ranks on each over that of 1":

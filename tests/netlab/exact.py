@@ -12,7 +12,7 @@ from pathlib import Path
 import torch
 
 sys.path.append(str(Path(__file__).resolve().parents[1] / "python"))
-from oracle import BLOCK, FLOATS, rounded_sum, values
+from oracle import BLOCK, FLOATS, rounded_sum, units, values
 
 # Around a block, a chunk and a group; several windows of slots.
 SHAPES = (
@@ -33,21 +33,10 @@ SHAPES = (
 )
 
 
-def exponent_bits(workers):
-    """b of the protocol: the largest with n * 2^b <= 2^31, and < 2^31 below 24."""
-    bits = (2**31 // workers).bit_length() - 1
-    return bits if bits >= 24 or workers << bits < 2**31 else bits - 1
-
-
 def sum_of_floats(inputs, block=BLOCK):
-    """Words of b bits under the block's largest exponent, added as integers: in fp64, which holds all of that
-    exactly."""
-    count, bits = inputs[0].numel(), exponent_bits(len(inputs))
-    wide = torch.stack([torch.nn.functional.pad(x.double(), (0, -count % block)).reshape(-1, block) for x in inputs])
-    largest = wide.abs().amax((0, 2))
-    exponent = torch.where(largest > 0, torch.frexp(largest).exponent + 126, 1).clamp(min=1)  # biased, as fp32 has it
-    scale = torch.exp2((bits - exponent + 126).double())[:, None]
-    return (torch.round(wide * scale).sum(0) / scale).reshape(-1)[:count]
+    """Integers of their block's width, added: in fp64, which holds the sums of the values here exactly."""
+    unit = units(inputs, block)
+    return torch.round(torch.stack([x.double() for x in inputs]) / unit).sum(0) * unit
 
 
 def sum_by_hosts(inputs, of_a_host):

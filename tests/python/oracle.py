@@ -14,7 +14,7 @@ from fractions import Fraction
 import torch
 import torch.distributed as dist
 
-BLOCK = 256  # elements that share an exponent
+BLOCK = 256  # elements that share an exponent, of float32, or that are left out together where all are 0
 INTEGERS = (torch.int8, torch.uint8, torch.int16, torch.int32, torch.int64)
 FLOATS = (torch.float32, torch.float16, torch.bfloat16)
 OPERATIONS = ("SUM", "AVG", "MIN", "MAX", "PRODUCT", "BAND", "BOR", "BXOR", "PREMUL_SUM")
@@ -116,23 +116,53 @@ def rounded_sum(inputs, divisor, dtype):
     return rounded.to(dtype).reshape(inputs[0].shape)
 
 
-def magnitude_bits(workers):
-    """Bits of magnitude of one worker's integer: workers * 2**bits stays below 2**31."""
-    return int(math.floor(math.log2((2**31 - 1) / workers)))
+def magnitude_bits(workers, width, dtype):
+    """Bits of magnitude of one worker's integer of this width: b of docs/protocol.md, WORD-12."""
+    word, spare = min(width, 32), (workers - 1).bit_length()
+    bits = min(word - 2, (2 ** (word - 1) // workers).bit_length() - 1)
+    if bits < 1 - math.log2(torch.finfo(dtype).eps) and workers << bits == 2 ** (word - 1):
+        bits -= 1
+    return bits + (width - 32 - spare if width > 32 else 0)
 
 
-def sum_tolerance(inputs, result):
-    """Largest error of an fp32, fp16 or bf16 sum, element by element: n/2 quanta of the block's maximum over all
-    workers, and the rounding of the result to its type (twice half a unit: to fp32 first, where the type is
-    narrower)."""
-    dtype, workers = inputs[0].dtype, len(inputs)
-    highest = torch.stack([x.detach().reshape(-1).double().abs() for x in inputs]).amax(0)
-    padded = torch.nn.functional.pad(highest, (0, -len(highest) % BLOCK)).reshape(-1, BLOCK)
-    exponent = torch.frexp(padded.amax(1)).exponent.double().clamp(min=-125.0)
-    quantum = torch.exp2(exponent - magnitude_bits(workers)).repeat_interleave(BLOCK)[: len(highest)]
-    info = torch.finfo(dtype)
-    rounding = result.double().abs() * info.eps + smallest_subnormal(dtype)
-    return workers / 2 * quantum.reshape(result.shape) + rounding
+def units(inputs, most=BLOCK, significant_bits=None):
+    """Of what each element of an integer switch's sum of flat tensors is a multiple, in float64: that of the least
+    width of its block of which half a unit is less than 2^-significant_bits of every term, of as many bits as the
+    type has. A block has at most `most` elements."""
+    dtype, count = inputs[0].dtype, inputs[0].numel()
+    is_short = torch.finfo(dtype).bits == 16
+    block = min(64 if is_short else BLOCK, most)
+    terms = torch.stack([torch.nn.functional.pad(x.double().abs(), (0, -count % block)) for x in inputs])
+    terms = terms.where(terms.isfinite(), torch.zeros_like(terms)).reshape(len(inputs), -1, block)
+    least = terms.where(terms > 0, torch.full_like(terms, math.inf)).amin((0, 2))
+    least = least.where(least > 2.0**-126, torch.full_like(least, 2.0**-149))
+    exponent = torch.frexp(terms.amax((0, 2))).exponent.double().clamp(min=-125.0)
+    kept = min(significant_bits or 0, 1 - round(math.log2(torch.finfo(dtype).eps)))
+    unit = None
+    for width in (64, 48, 32, 16)[: 4 if is_short or significant_bits is not None else 3]:
+        of_width = torch.exp2(exponent - magnitude_bits(len(inputs), width, dtype))
+        is_enough = of_width / 2 * 2**kept < least
+        unit = of_width if unit is None else torch.where(is_enough, of_width, unit)
+    return unit.repeat_interleave(block)[:count]
+
+
+def sum_through_integers(inputs, divisor=1, significant_bits=None):
+    """The bits of an integer switch's sum of flat tensors: WORD-9 and WORD-10 of docs/protocol.md."""
+    terms = torch.stack([x.double() for x in inputs])
+    nothing, unit = torch.zeros_like(terms), units(inputs, significant_bits=significant_bits)
+    total = torch.round(terms.where(terms.isfinite(), nothing) / unit).to(torch.int64).sum(0)
+    result = (total.float().double() * unit).float() / divisor
+    special = nothing.where(terms.isfinite(), terms).sum(0)
+    return torch.where(special == 0, result, special.float()).to(inputs[0].dtype)
+
+
+def sum_tolerance(inputs, result, significant_bits=None):
+    """Largest error of an fp32, fp16 or bf16 sum, element by element: n/2 units of its block, and the rounding of the
+    result to its type (twice half a unit: to fp32 first, where the type is narrower)."""
+    info = torch.finfo(inputs[0].dtype)
+    rounding = result.double().abs() * info.eps + smallest_subnormal(inputs[0].dtype)
+    unit = units([x.detach().reshape(-1) for x in inputs], significant_bits=significant_bits)
+    return len(inputs) / 2 * unit.reshape(result.shape) + rounding
 
 
 def smallest_subnormal(dtype):

@@ -17,6 +17,7 @@ SECTIONS = {
     "controller": "controller.md",
     "transport": "operations.md#transports",
     "precision": "#precision",
+    "significant_bits": "collectives.md#the-error-of-a-sum-through-an-integer-switch",
     "interface": "operations.md#addresses",
     "rdma_device": "rdma.md",
     "rdma_traffic_class": "rdma.md#cards-and-networks",

@@ -231,7 +231,10 @@ def test_settings_that_differ_between_ranks_are_named(tmp_path):
     check_all(outcomes, "payload")
 
 
-@pytest.mark.parametrize("name, one, other", (("SHARDS", "1", "2"), ("ON_SWITCH_FAILURE", "error", "fallback")))
+@pytest.mark.parametrize(
+    "name, one, other",
+    (("SHARDS", "1", "2"), ("SIGNIFICANT_BITS", "auto", "0"), ("ON_SWITCH_FAILURE", "error", "fallback")),
+)
 def test_other_settings_that_differ_are_named_too(name, one, other, tmp_path):
     name = f"SWITCHML_{name}"
     check_all(open_on_each(tmp_path, 2, [{name: one}, {name: other}]), name, "rank 1", "rank 0")

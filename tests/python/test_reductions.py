@@ -1,6 +1,8 @@
 """all_reduce, reduce and reduce_scatter against Gloo and against an oracle: all on 3 ranks, some of it on 2 and 4."""
 
+import contextlib
 import itertools
+import os
 
 import pytest
 import torch
@@ -17,6 +19,8 @@ from oracle import (
     digest,
     operation,
     reduce_exactly,
+    rounded_sum,
+    sum_through_integers,
     sums_exactly,
     values,
 )
@@ -200,6 +204,86 @@ def test_collective(ranks, function, dtype):
 @EACH_COLLECTIVE
 def test_collective_of_another_number_of_ranks(precision, size, function):
     harness.pool(size, precision).run(function, torch.float32)
+
+
+# ---- widths of blocks, towards a switch that adds integers ----
+
+
+def wide_values(dtype, rank, count):
+    """Blocks of 64 elements with spans and scales of their own: also zeros everywhere, on one rank, here and there, and
+    subnormals."""
+    of_all = torch.Generator().manual_seed(count)
+    blocks, lowest = count // 64 + 1, -20 if dtype == torch.float16 else -140
+    span = torch.tensor([1, 9, 14, 26, 40, 60, 100])[torch.randint(0, 7, (blocks,), generator=of_all)]
+    scale = torch.randint(lowest, 10, (blocks,), generator=of_all)
+    zeros = torch.randint(-2, 12, (blocks,), generator=of_all)  # -2: on all ranks
+    own = torch.Generator().manual_seed(1000 * count + rank)
+    depth = (torch.rand(blocks, 64, generator=own, dtype=torch.float64) * span[:, None]).round()
+    drawn = torch.randn(blocks, 64, generator=own, dtype=torch.float64) * torch.exp2(scale[:, None] - depth)
+    drawn *= torch.rand(blocks, 64, generator=own) > 0.3
+    drawn[(zeros == -2) | (zeros == rank)] = 0
+    return drawn.reshape(-1)[:count].to(dtype)
+
+
+def with_specials(tensors):
+    for rank, tensor in enumerate(tensors):
+        tensor[rank :: 97 + rank] = float("inf") if rank % 2 else float("-inf")
+        tensor[40 + rank :: 501] = float("nan")
+    return tensors
+
+
+def check_no_term_vanished(actual, inputs, significant_bits):
+    """Of those in blocks of up to 45 bits' span. With 24 bits a sum is the exact one, rounded."""
+    terms = torch.stack([x.double().abs() for x in inputs])
+    block = 64 if inputs[0].element_size() == 2 else 256
+    padded = torch.nn.functional.pad(terms, (0, -terms.shape[1] % block)).reshape(len(inputs), -1, block)
+    lowest = padded.where(padded > 0, torch.full_like(padded, float("inf"))).amin((0, 2))
+    span = padded.amax((0, 2)) / lowest
+    is_narrow = span.repeat_interleave(block)[: terms.shape[1]]
+    alone = ((terms > 0).sum(0) == 1) & (is_narrow < 2.0**45)
+    assert bool((actual[alone] != 0).all())
+    if significant_bits == 24 and inputs[0].dtype == torch.float32:
+        exact = rounded_sum(inputs, 1, torch.float32)
+        at = is_narrow < 2.0**30
+        check_equal(actual[at], exact[at], "a sum of exact terms")
+
+
+def rank_widths(significant_bits):
+    size, rank = dist.get_world_size(), dist.get_rank()
+    digests = []
+    for dtype, count in itertools.product(FLOATS, (1, 65, 1021, 30011)):
+        inputs = [wide_values(dtype, each, count) for each in range(size)]
+        for op, terms in (("SUM", inputs), ("AVG", inputs), ("SUM", with_specials([x.clone() for x in inputs]))):
+            wanted = sum_through_integers(terms, size if op == "AVG" else 1, significant_bits)
+            mine = terms[rank].clone()
+            dist.all_reduce(mine, operation(op))
+            check_equal(mine.nan_to_num(3.0), wanted.nan_to_num(3.0), f"{op} of {count} {dtype}")
+            assert torch.equal(mine.isnan(), wanted.isnan())
+            if op == "SUM" and terms is inputs:
+                check_no_term_vanished(mine, inputs, significant_bits)
+            digests.append(digest(mine.nan_to_num(3.0)))
+            part = count // size  # It begins inside a block.
+            whole = [x[: part * size] for x in terms]
+            mine = torch.full((part,), 7.0, dtype=dtype)
+            if part > 0:
+                dist.reduce_scatter(mine, list(whole[rank].clone().chunk(size)), operation(op))
+                wanted = sum_through_integers(whole, size if op == "AVG" else 1, significant_bits)
+                wanted = wanted[rank * part : (rank + 1) * part]
+                check_equal(mine.nan_to_num(3.0), wanted.nan_to_num(3.0), f"a part of a {op} of {count} {dtype}")
+    return digests
+
+
+@pytest.mark.parametrize("size", (2, 3), ids="{}ranks".format)
+def test_sums_through_an_integer_switch_have_the_bits_that_blocks_need(size):
+    if harness.BACKEND != "switchml" or os.environ["SWITCHML_TRANSPORT"] != "udp":
+        pytest.skip("integers go through a switch; run with --transport=udp")
+    for bits in (None, 0, 8, 24):
+        named = {"SWITCHML_SIGNIFICANT_BITS": "auto" if bits is None else str(bits)}
+        with contextlib.closing(
+            harness.Pool(size, {"SWITCHML_PRECISION": "integer", **named}, with_gloo=False)
+        ) as pool:
+            results = pool.run(rank_widths, bits)
+        assert all(digests == results[0] for digests in results), "ranks differ in the bits of the result"
 
 
 # ---- shapes and strides ----

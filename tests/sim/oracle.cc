@@ -12,15 +12,23 @@ namespace {
 
 using Tensors = std::vector<std::vector<uint8_t>>;
 
-// The largest b with n * 2^b <= 2^31, or < 2^31 for b < 24.
-int magnitude_bits(int workers) {
+// The largest b with n * 2^b <= 2^(w-1), or below that where the type has more than b bits.
+int magnitude_bits(int workers, int w, const Format& format) {
   int b = 0;
-  const auto fits = [workers](int bits) {
+  const auto fits = [&](int bits) {
     const double sum = workers * std::ldexp(1.0, bits);
-    return bits < 24 ? sum < std::ldexp(1.0, 31) : sum <= std::ldexp(1.0, 31);
+    return bits <= format.mantissa_bits ? sum < std::ldexp(1.0, w - 1) : sum <= std::ldexp(1.0, w - 1);
   };
-  while (b < 30 && fits(b + 1)) ++b;
+  while (b < w - 2 && fits(b + 1)) ++b;
   return b;
+}
+
+// Magnitude bits of an element that has w bits on its way.
+int bits_of_width(int workers, int w, const Format& format) {
+  if (w <= 32) return magnitude_bits(workers, w, format);
+  int spare = 0;
+  while ((1 << spare) < workers) ++spare;
+  return magnitude_bits(workers, 32, format) + w - 32 - spare;
 }
 
 // The 8 exponent bits of a finite value as a float32.
@@ -33,12 +41,12 @@ double as_float32(double value) { return kFloat32Format.decode(kFloat32Format.en
 
 class FloatSum {
  public:
-  FloatSum(const Call& call, const Tensors& inputs, size_t payload_bytes)
+  FloatSum(const Call& call, const Tensors& inputs, const Packets& packets)
       : call_(call),
         inputs_(inputs),
         format_(format_of(call.type)),
-        block_(std::min<size_t>(256, payload_bytes / 4)),
-        bits_(magnitude_bits(static_cast<int>(inputs.size()))) {}
+        significant_bits_(packets.significant_bits),
+        block_(std::min<size_t>(element_bytes(call.type) == 2 ? 64 : 256, packets.payload_bytes / 4)) {}
 
   uint64_t element(size_t i) {
     if (i / block_ != known_block_) find_exponent(i / block_);
@@ -53,15 +61,28 @@ class FloatSum {
   void find_exponent(size_t block) {
     known_block_ = block;
     exponent_ = 1;
+    double least = INFINITY;
     for (size_t rank = 0; rank < inputs_.size(); ++rank) {
       for (size_t i = block * block_; i < std::min(call_.count, (block + 1) * block_); ++i) {
-        if (std::isfinite(value(rank, i))) exponent_ = std::max(exponent_, biased_exponent(value(rank, i)));
+        const double x = value(rank, i);
+        if (!std::isfinite(x)) continue;
+        exponent_ = std::max(exponent_, biased_exponent(x));
+        if (x != 0) least = std::min(least, std::fabs(x));
       }
+    }
+    // Half a unit is less than 2^-kept of any term. Terms that are no normal floats, and the least one that
+    // is, count as 2^-149.
+    if (least <= std::ldexp(1.0, -126)) least = std::ldexp(1.0, -149);
+    for (const int width : {16, 32, 48, 64}) {
+      if (width == 16 && call_.type == ElementType::kFloat32 && !significant_bits_) continue;
+      bits_ = bits_of_width(static_cast<int>(inputs_.size()), width, format_);
+      const int kept = std::min(significant_bits_.value_or(0), format_.mantissa_bits + 1);
+      if (std::ldexp(1.0, exponent_ - 127 - bits_ + kept) < least) break;
     }
   }
 
   uint64_t sum(size_t i) const {
-    double words = 0;  // whole numbers below 2^31
+    int64_t units = 0;
     bool nan = false;
     bool positive = false;
     bool negative = false;
@@ -70,19 +91,20 @@ class FloatSum {
       nan |= std::isnan(x);
       positive |= std::isinf(x) && x > 0;
       negative |= std::isinf(x) && x < 0;
-      if (std::isfinite(x)) words += std::nearbyint(std::ldexp(x, bits_ - exponent_ + 126));
+      if (std::isfinite(x)) units += std::llrint(std::ldexp(x, bits_ - exponent_ + 126));
     }
     if (nan || (positive && negative)) return format_.quiet_nan();
     if (positive || negative) return format_.infinity(negative);
-    const double total = as_float32(std::ldexp(as_float32(words), exponent_ - 126 - bits_));
+    const double total = as_float32(std::ldexp(static_cast<float>(units), exponent_ - 126 - bits_));
     return format_.encode(call_.divisor == 1 ? total : as_float32(total / static_cast<double>(call_.divisor)));
   }
 
   const Call& call_;
   const Tensors& inputs_;
   Format format_;
+  std::optional<int> significant_bits_;
   size_t block_;
-  int bits_;
+  int bits_ = 0;
   size_t known_block_ = SIZE_MAX;
   int exponent_ = 1;
 };
@@ -194,7 +216,7 @@ std::vector<uint8_t> expected_result(const Call& call, int workers, const Packet
     sum_to_float32(call, inputs, out.data());
     return out;
   }
-  FloatSum float_sum(call, inputs, packets.payload_bytes);
+  FloatSum float_sum(call, inputs, packets);
   for (size_t i = 0; i < call.count; ++i) {
     uint64_t raw = 0;
     if (!is_floating(call.type)) {

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -17,8 +18,9 @@ namespace switchml::sim {
 struct Packets {
   size_t payload_bytes = 256;
   bool exact = false;
-  size_t partial_sum_ranks = 0;  // SessionParameters::partial_sum_ranks
-  int host_ranks = 1;            // Ranks that the first worker speaks for: Call::ranks.
+  size_t partial_sum_ranks = 0;           // SessionParameters::partial_sum_ranks
+  int host_ranks = 1;                     // Ranks that the first worker speaks for: Call::ranks.
+  std::optional<int> significant_bits{};  // of terms that integers stand for
 
   bool can(ReduceOp op, ElementType type) const;
   /// Elements of a chunk, and of a span.

@@ -52,6 +52,8 @@ void Tenant::draw_packets() {
   host_ranks_ = exact_ && is_long && random_.chance(0.5) ? random_.pick(kHostRanks) : 1;
   partial_sum_ranks_ = host_ranks_ > 1 ? static_cast<size_t>(host_ranks_) : 0;
   if (exact_ && options_.controlled) partial_sum_ranks_ = kMaxWorkers;
+  significant_bits_.reset();
+  if (random_.chance(0.5)) significant_bits_ = static_cast<int>(random_.below(kMostSignificantBits + 1));
 }
 
 // Also in the middle of a move.
@@ -133,6 +135,7 @@ void Tenant::on_open_reply(const wire::Reply& reply) {
   session_.secret[0] = random_.next();
   session_.secret[1] = random_.next();
   session_.switch_name = "sim";
+  session_.significant_bits = significant_bits_;
   session_.controlled = options_.controlled;
   phase_ = Phase::kJoining;
 }

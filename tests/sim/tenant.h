@@ -113,7 +113,7 @@ class Tenant {
   void leave(size_t worker, bool closes);
   void judge(size_t worker, size_t index, const Status& status, const uint8_t* output);
   void judge_error(size_t worker, size_t index, const Status& status);
-  Packets packets() const { return {options_.payload, exact_, partial_sum_ranks_, host_ranks_}; }
+  Packets packets() const { return {options_.payload, exact_, partial_sum_ranks_, host_ranks_, significant_bits_}; }
   void draw_packets();
   int switch_of(int worker) const { return options_.attachment[static_cast<size_t>(worker)]; }
 
@@ -132,6 +132,7 @@ class Tenant {
   bool exact_ = false;  // The session is exact.
   size_t partial_sum_ranks_ = 0;
   int host_ranks_ = 1;  // Of the first worker.
+  std::optional<int> significant_bits_;
   uint64_t client_key_ = 0;
   Asked open_;
   std::vector<Asked> joins_;  // Index: worker and shard.

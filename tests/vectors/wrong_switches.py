@@ -150,6 +150,15 @@ class Saturates(WrongSwitch, found_by="sum_wraps"):
         return max(-(2**31), min(2**31 - 1, sum(column))) if operation == SUM else max(column)
 
 
+class AddsHalves(WrongSwitch, found_by="digits_of_16_bits"):
+    """No carry out of the lower 16 bits reaches the upper ones."""
+
+    def combine(self, operation, column):
+        if operation == MAX:
+            return max(column)
+        return wire.wrap(sum(word >> 16 for word in column) << 16 | sum(word & 0xFFFF for word in column) & 0xFFFF)
+
+
 class LastExponent(WrongSwitch, found_by="exponent"):
     def result(self, held, worker=None):
         packet = wire.Packet.decode(super().result(held, worker))

@@ -19,9 +19,9 @@ class ShardSizes : public ::testing::TestWithParam<std::tuple<int, size_t, int>>
 TEST_P(ShardSizes, SumsFloatsOfAnyLength) {
   const auto [workers, payload, shards] = GetParam();
   Cluster cluster({workers, shards, 8 * shards, payload, {}});
-  const size_t block = ChunkPlan::block_elements_for(payload);
+  const size_t block = ChunkPlan::block_elements_for(ElementType::kFloat32, payload);
   for (const size_t count : {size_t{1}, size_t{63}, size_t{64}, size_t{65}, size_t{255}, size_t{257}, size_t{5000},
-                             ChunkPlan::max_superblock_elements(payload) + 3}) {
+                             ChunkPlan::superblock_elements_for(ElementType::kFloat32, payload) + 3}) {
     const Tensors<float> inputs = random_floats(workers, count, static_cast<uint32_t>(count));
     Tensors<float> tensors = inputs;
     all_reduce(cluster, ReduceOp::kSum, ElementType::kFloat32, tensors);

@@ -1,4 +1,5 @@
 // Which frames leave, in which order, how long, and when: a shard without network or switch.
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -26,7 +27,7 @@ TEST(ShardTx, TheCallChunkGoesFirstAndFloatsFollowItsResult) {  // [CALL-1, CALL
   ASSERT_EQ(calls.size(), 1U);
   EXPECT_EQ(header_of(calls[0]).slot, 0);
   EXPECT_EQ(operation_of(calls[0]), wire::Operation::kMax);
-  EXPECT_EQ(words_of(calls[0]), 4U + 1U) << "4 blocks of 256, one word of flags";
+  EXPECT_EQ(words_of(calls[0]), 2 * 4U + 1U) << "4 blocks of 256, one word of flags";
   EXPECT_TRUE(lone.step().empty()) << "no data before the exponents are known";
 
   const auto data = lone.deliver({result_of(calls[0])});
@@ -116,16 +117,18 @@ TEST(ShardTx, CallsRunAheadOfDataAsFarAsTheirSlots) {
   EXPECT_EQ(header_of(next[0]).seq, 2U);
 }
 
-TEST(ShardTx, ExponentsRunFourGroupsAhead) {
-  LoneShard lone;
-  std::vector<std::vector<float>> tensors(6, std::vector<float>(10, 1.0F));
+TEST(ShardTx, ExponentsRunAsManySuperblocksAheadAsTheRingHas) {
+  LoneOptions options;
+  options.slots = 12;  // 3 for calls
+  LoneShard lone(options);
+  std::vector<std::vector<float>> tensors(34, std::vector<float>(10, 1.0F));
   for (auto& tensor : tensors) lone.submit(in_place(ReduceOp::kSum, ElementType::kFloat32, tensor));
   int calls = 0;
   std::vector<Bytes> data;
   for (std::vector<Bytes> frames = lone.step(); !frames.empty();) {
     std::vector<Bytes> results;
     for (const Bytes& frame : frames) {
-      if (header_of(frame).slot < 2) {
+      if (header_of(frame).slot < 3) {
         ++calls;
         results.push_back(result_of(frame));
       } else {
@@ -134,10 +137,11 @@ TEST(ShardTx, ExponentsRunFourGroupsAhead) {
     }
     frames = results.empty() ? std::vector<Bytes>() : lone.deliver(results);
   }
-  EXPECT_EQ(calls, 4) << "exponents are kept for four groups";
-  ASSERT_EQ(data.size(), 4U);
-  const auto next = lone.deliver({result_of(data[0])});
-  EXPECT_EQ(slots_of(next), (std::vector<int>{0})) << "a finished group makes room for the fifth call";
+  EXPECT_EQ(calls, 32) << "exponents are kept for so many superblocks";
+  ASSERT_EQ(data.size(), 9U);
+  const std::vector<int> next = slots_of(lone.deliver({result_of(data[0])}));
+  EXPECT_EQ(std::count_if(next.begin(), next.end(), [](int slot) { return slot < 3; }), 1)
+      << "a finished superblock makes room for one more call";
 }
 
 TEST(ShardTx, ABarrierOrAnEmptyTensorIsAnAnnouncementAlone) {  // [CALL-3]

@@ -49,7 +49,7 @@ void all_reduce(Cluster& cluster, ReduceOp op, ElementType type, Tensors<T>& ten
 inline void expect_sums(const Tensors<float>& inputs, const std::vector<float>& result, size_t block,
                         uint32_t divisor = 1) {
   const int n = static_cast<int>(inputs.size());
-  const int bits = magnitude_bits(n);
+  const int bits = magnitude_bits(n, 32, 24);
   for (size_t begin = 0; begin < result.size(); begin += block) {
     const size_t end = std::min(begin + block, result.size());
     double largest = 0;

@@ -43,7 +43,7 @@ float largest_in_block(int max_exponent) {
 
 TEST(MagnitudeBits, NoSumOverflowsWhateverTheBlock) {  // [WORD-8]
   for (int workers = 1; workers <= kMaxWorkers; ++workers) {
-    const int bits = magnitude_bits(workers);
+    const int bits = magnitude_bits(workers, 32, 24);
     for (int exponent = 0; exponent <= 254; ++exponent) {
       const Scale scale = quantize_scale(exponent, bits);
       const float worst = largest_in_block(exponent);
@@ -58,7 +58,7 @@ TEST(MagnitudeBits, NoSumOverflowsWhateverTheBlock) {  // [WORD-8]
 
 TEST(MagnitudeBits, OneMoreWouldOverflow) {  // [WORD-8]
   for (int workers = 1; workers <= kMaxWorkers; ++workers) {
-    const int bits = magnitude_bits(workers);
+    const int bits = magnitude_bits(workers, 32, 24);
     ASSERT_GE(bits, 24) << "fp32's own precision for the largest element of a block";
     ASSERT_LE(bits, 30);
     if (bits == 30) continue;  // the kernels' bound on a product
@@ -88,7 +88,7 @@ TEST(Scales, AreInverse) {
 
 TEST(Scales, RoundTripIsWithinHalfAUnit) {  // [WORD-1, WORD-7, WORD-9]
   for (int exponent = 0; exponent <= 254; ++exponent) {
-    const int bits = magnitude_bits(kMaxWorkers);
+    const int bits = magnitude_bits(kMaxWorkers, 32, 24);
     const double unit = std::ldexp(1.0, std::max(exponent, 1) - 126 - bits);
     for (const float fraction : {1.0F, 0.7F, 0.3333333F, 1e-3F, 1.1e-6F, 3e-8F}) {
       for (const float sign : {1.0F, -1.0F}) {
@@ -103,7 +103,7 @@ TEST(Scales, RoundTripIsWithinHalfAUnit) {  // [WORD-1, WORD-7, WORD-9]
 
 TEST(Scales, SumBeyondFp32IsInfinite) {
   const float largest = largest_in_block(254);
-  const int bits = magnitude_bits(2);
+  const int bits = magnitude_bits(2, 32, 24);
   const int32_t one = quantized(largest, quantize_scale(254, bits));
   EXPECT_EQ(dequantized(one, dequantize_scale(254, bits)), largest);
   EXPECT_EQ(dequantized(2 * one, dequantize_scale(254, bits)), INFINITY);
@@ -115,13 +115,13 @@ TEST(Scales, SumBeyondFp32IsInfinite) {
 
 // What the workers' integers add up to, as a value. `values`: one element per worker of a block with this exponent.
 double block_sum(const std::vector<float>& values, int max_exponent) {
-  const int bits = magnitude_bits(static_cast<int>(values.size()));
+  const int bits = magnitude_bits(static_cast<int>(values.size()), 32, 24);
   int64_t sum = 0;
   for (const float value : values) sum += quantized(value, quantize_scale(max_exponent, bits));
   return std::ldexp(static_cast<double>(sum), max_exponent - 126 - bits);
 }
 
-double bound(int workers, double largest) { return workers * std::ldexp(largest, -magnitude_bits(workers)); }
+double bound(int workers, double largest) { return workers * std::ldexp(largest, -magnitude_bits(workers, 32, 24)); }
 
 TEST(SumError, BoundGrowsWithTheSquareOfTheWorkers) {
   for (int n = 2; n <= kMaxWorkers; ++n) {
@@ -134,7 +134,7 @@ TEST(SumError, BoundGrowsWithTheSquareOfTheWorkers) {
 TEST(SumError, BoundIsReachedByElementsThatVanish) {
   constexpr int kExponent = 127;  // of a block whose largest element is 1
   for (int n = 2; n <= kMaxWorkers; ++n) {
-    const auto half_a_unit = static_cast<float>(std::ldexp(1.0, -magnitude_bits(n)));
+    const auto half_a_unit = static_cast<float>(std::ldexp(1.0, -magnitude_bits(n, 32, 24)));
     const std::vector<float> values(static_cast<size_t>(n), half_a_unit);
     EXPECT_EQ(block_sum(values, kExponent), 0.0) << n << " workers";
     EXPECT_EQ(static_cast<double>(n) * half_a_unit, bound(n, 1.0)) << n << " workers";

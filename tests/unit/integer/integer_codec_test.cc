@@ -30,44 +30,69 @@ Collective of(ReduceOp op, ElementType type, const void* in, void* out, size_t c
   return c;
 }
 
-TEST(IntegerCodec, CallChunkHasExponentsThenFlags) {  // [CALL-6]
+// A superblock of a plan as its call chunk leaves it, with n blocks of these widths and exponents.
+Superblock known(const ChunkPlan& plan, const std::vector<uint8_t>& exponents, const std::vector<Width>& widths) {
+  Superblock superblock;
+  superblock.range = plan.superblock(0);
+  superblock.exponents = exponents;
+  superblock.widths = widths;
+  return superblock;
+}
+
+TEST(IntegerCodec, CallChunkHasBothExponentsThenFlags) {  // [CALL-6]
   std::vector<float> x(600, 0.0F);
-  x[3] = 1.5F;                                      // block 0: biased exponent 127
-  x[256] = -8.0F;                                   // block 1: 130
+  x[3] = 1.5F;                                      // block 0: biased exponents 127 and 127
+  x[256] = -8.0F;                                   // block 1: 130; the float below it has 129
+  x[257] = 0x1p-140F;                               // and what is below a normal float has 0
   x[599] = std::numeric_limits<float>::infinity();  // block 2: all finite elements are 0
   const Collective c = of(ReduceOp::kSum, ElementType::kFloat32, x.data(), x.data(), x.size());
   const ChunkPlan plan(c.type, true, {0, x.size()}, 1024);
-  const IntegerCodec codec(c, plan, 2);
+  const IntegerCodec codec(c, plan, 2, std::nullopt);
   std::vector<uint8_t> words(1024, 0xff);
-  ASSERT_EQ(codec.encode_call(0, words.data()), 4U);
-  EXPECT_EQ(word(words, 0), 127U);
-  EXPECT_EQ(word(words, 1), 130U);
-  EXPECT_EQ(word(words, 2), 0U);
-  EXPECT_EQ(word(words, 3), 1U);
-  Witness(1, 2, 256).guard(words.data(), 4, 99);
+  ASSERT_EQ(codec.encode_call(0, words.data()), 7U);
+  const std::vector<uint32_t> expected = {127, 130, 0, 128, 255, 0, 1};
+  for (size_t i = 0; i < expected.size(); ++i) EXPECT_EQ(word(words, i), expected[i]) << i;
+  Witness(1, 2, 256).guard(words.data(), 7, 99);
   Superblock superblock;
+  superblock.range = plan.superblock(0);
   superblock.exponents.resize(16);
-  ASSERT_TRUE(codec.plausible_call(0, words.data(), 4));
-  codec.decode_call(words.data(), 4, &superblock);
+  superblock.widths.resize(16);
+  ASSERT_TRUE(codec.plausible_call(0, words.data(), 7));
+  codec.decode_call(words.data(), 7, &superblock);
   EXPECT_TRUE(superblock.ready && superblock.has_nonfinite);
   EXPECT_EQ(superblock.exponents[1], 130);
+  EXPECT_EQ(superblock.widths[0], Width::k32);
+  EXPECT_EQ(superblock.widths[1], Width::k64);
+  EXPECT_EQ(superblock.widths[2], Width::kNone);
+  for (const size_t count : {256, 128, 216}) {  // Zeros need no words.
+    EXPECT_EQ(codec.next_chunk(superblock, 256).count, count);
+    superblock.sent += count;
+  }
 }
 
-TEST(IntegerCodec, WhatIsNotAnExponentIsRefused) {  // [MAX-3]
+TEST(IntegerCodec, WhatNoBlockCanHaveIsRefused) {  // [MAX-3]
   std::vector<float> x(10, 1.0F);
   const Collective c = of(ReduceOp::kSum, ElementType::kFloat32, x.data(), x.data(), x.size());
   const ChunkPlan plan(c.type, true, {0, x.size()}, 1024);
-  const IntegerCodec codec(c, plan, 2);
-  const auto plausible = [&codec](std::vector<uint8_t> words) {
-    Witness(1, 2, 256).guard(words.data(), words.size() / 4, 99);
-    return codec.plausible_call(0, words.data(), words.size() / 4);
+  const IntegerCodec codec(c, plan, 2, std::nullopt);
+  const auto plausible = [&codec](const std::vector<uint16_t>& values) {
+    std::vector<uint8_t> words;
+    for (const uint16_t v : values) words.insert(words.end(), {0, 0, uint8_t(v >> 8), uint8_t(v & 255)});
+    Witness(1, 2, 256).guard(words.data(), values.size(), 99);
+    return codec.plausible_call(0, words.data(), values.size());
   };
-  EXPECT_TRUE(plausible({0, 0, 0, 254, 0, 0, 0, 1}));
-  EXPECT_FALSE(plausible({0, 0, 0, 255, 0, 0, 0, 0}));
-  EXPECT_FALSE(plausible({0, 0, 0, 127, 0, 0, 0, 2}));
-  EXPECT_FALSE(plausible({0, 0, 0, 127}));
-  EXPECT_FALSE(plausible({0, 0, 0, 127, 0, 0, 0, 1, 0, 0, 0, 1}));
-  EXPECT_FALSE(codec.plausible_call(0, std::vector<uint8_t>(8, 0xff).data(), 2));
+  EXPECT_TRUE(plausible({254, 1, 1}));
+  EXPECT_TRUE(plausible({0, 255, 0}));  // Only numbers below the normal ones.
+  EXPECT_TRUE(plausible({0, 0, 0}));
+  EXPECT_FALSE(plausible({255, 1, 0}));
+  EXPECT_FALSE(plausible({256 + 127, 128, 0}));  // Nine bits.
+  EXPECT_FALSE(plausible({127, 256 + 128, 0}));
+  EXPECT_FALSE(plausible({127, 0, 0}));    // A largest term, and no least one.
+  EXPECT_FALSE(plausible({127, 127, 0}));  // The least one is larger.
+  EXPECT_FALSE(plausible({127, 128, 2}));
+  EXPECT_FALSE(plausible({127, 128}));
+  EXPECT_FALSE(plausible({127, 128, 0, 1}));
+  EXPECT_FALSE(codec.plausible_call(0, std::vector<uint8_t>(12, 0xff).data(), 3));
 }
 
 // One worker's own words decode to its own values, exactly where the quantum allows it.
@@ -79,10 +104,8 @@ TEST(IntegerCodec, RoundTripOfEveryPathWithAPartialOutput) {
     c.operands()->output.begin = 250;  // inside a block, across its end
     c.operands()->output.end = 350;
     const ChunkPlan plan(c.type, op == ReduceOp::kSum, {0, x.size()}, 4096);
-    const IntegerCodec codec(c, plan, 1);
-    Superblock superblock;
-    superblock.exponents.assign(16, 130);
-    superblock.range = plan.superblock(0);
+    const IntegerCodec codec(c, plan, 1, std::nullopt);
+    const Superblock superblock = known(plan, std::vector<uint8_t>(3, 130), std::vector<Width>(3, Width::k32));
     std::vector<uint8_t> words(4096);
     ASSERT_EQ(codec.encode_data({0, 700}, &superblock, words.data()), 700U);
     codec.decode_data(words.data(), {0, 700}, &superblock);
@@ -95,7 +118,7 @@ TEST(IntegerCodec, SpecialCountsBecomeIeeeClasses) {
   std::vector<float> x = {1.0F, std::numeric_limits<float>::quiet_NaN(), inf, -inf};
   const Collective c = of(ReduceOp::kSum, ElementType::kFloat32, x.data(), x.data(), x.size());
   const ChunkPlan plan(c.type, true, {0, x.size()}, 1024);
-  const IntegerCodec codec(c, plan, 3);
+  const IntegerCodec codec(c, plan, 3, std::nullopt);
   std::vector<uint8_t> words(16);
   ASSERT_EQ(codec.encode_nonfinite({0, 4}, words.data()), 4U);
   EXPECT_EQ(word(words, 0), 0U);
@@ -119,10 +142,8 @@ TEST(IntegerCodec, TheHashSeesEveryExponentOfTheChunkAndNoOther) {
     std::vector<float> x(2816, 1.0F);
     const Collective c = of(ReduceOp::kSum, ElementType::kFloat32, x.data(), x.data(), x.size());
     const ChunkPlan plan(c.type, true, {0, x.size()}, payload);
-    const IntegerCodec codec(c, plan, 2);
-    Superblock superblock;
-    superblock.range = plan.superblock(0);
-    superblock.exponents.assign(11, 127);
+    const IntegerCodec codec(c, plan, 2, std::nullopt);
+    Superblock superblock = known(plan, std::vector<uint8_t>(11, 127), std::vector<Width>(11, Width::k32));
     for (size_t chunk = 0; chunk < plan.chunks_of_superblock(0); ++chunk) {
       const ElementRange range = plan.chunk(0, chunk);
       const uint64_t hash = codec.exponents_hash(range, &superblock);
@@ -131,6 +152,9 @@ TEST(IntegerCodec, TheHashSeesEveryExponentOfTheChunkAndNoOther) {
         const bool has = b * 256 < range.begin + range.count && (b + 1) * 256 > range.begin;
         EXPECT_EQ(codec.exponents_hash(range, &superblock) != hash, has) << payload << " " << chunk << " " << b;
         superblock.exponents[b] = 127;
+        superblock.widths[b] = Width::k48;
+        EXPECT_EQ(codec.exponents_hash(range, &superblock) != hash, has) << payload << " " << chunk << " " << b;
+        superblock.widths[b] = Width::k32;
       }
     }
   }
@@ -143,10 +167,10 @@ TEST(IntegerCodec, BlocksThatLieInTwoChunksKeepTheirExponents) {
     x[i] = std::ldexp(1.0F + static_cast<float>(i % 64) / 64.0F, static_cast<int>(i / 256) * 8 - 40);
   const Collective c = of(ReduceOp::kSum, ElementType::kFloat32, x.data(), out.data(), x.size());
   const ChunkPlan plan(c.type, true, {0, x.size()}, 1408);
-  const IntegerCodec codec(c, plan, 1);
-  Superblock superblock;
-  superblock.range = plan.superblock(0);
-  for (int b = 0; b < 11; ++b) superblock.exponents.push_back(static_cast<uint8_t>(127 + b * 8 - 40));
+  const IntegerCodec codec(c, plan, 1, std::nullopt);
+  std::vector<uint8_t> exponents;
+  for (int b = 0; b < 11; ++b) exponents.push_back(static_cast<uint8_t>(127 + b * 8 - 40));
+  const Superblock superblock = known(plan, exponents, std::vector<Width>(11, Width::k32));
   for (size_t chunk = 0; chunk < plan.chunks_of_superblock(0); ++chunk) {
     std::vector<uint8_t> words(1408);
     ASSERT_EQ(codec.encode_data(plan.chunk(0, chunk), &superblock, words.data()), 352U);
@@ -160,7 +184,7 @@ TEST(IntegerCodec, BlocksThatLieInTwoChunksKeepTheirExponents) {
 /// What the switch makes of the words that workers send for one input each.
 template <typename Encode>
 std::vector<uint8_t> by_switch(const std::vector<const void*>& inputs, const Collective& c, const ChunkPlan& plan,
-                               wire::Operation how, const Encode& encode) {
+                               wire::Operation how, std::optional<int> significant_bits, const Encode& encode) {
   const Kernels& kernels = switchml::kernels();
   std::vector<uint8_t> words(4096 * kWordBytes), out(words.size());
   struct alignas(64) Line {
@@ -172,7 +196,7 @@ std::vector<uint8_t> by_switch(const std::vector<const void*>& inputs, const Col
     Collective one = c;
     one.operands()->inputs.clear();
     one.operands()->input = inputs[i];
-    n = encode(IntegerCodec(one, plan, static_cast<int>(inputs.size()) + 3), words.data());
+    n = encode(IntegerCodec(one, plan, static_cast<int>(inputs.size()) + 3, significant_bits), words.data());
     const auto combine = i == 0 ? kernels.store : how == wire::Operation::kSum ? kernels.add : kernels.max;
     combine(total[0].words, words.data(), n);
   }
@@ -183,10 +207,12 @@ std::vector<uint8_t> by_switch(const std::vector<const void*>& inputs, const Col
 
 template <typename Encode>
 void expect_the_switch_s_words(const Collective& c, const ChunkPlan& plan, wire::Operation how, const Encode& encode) {
+  const std::optional<int> significant_bits = 4;
   std::vector<uint8_t> words(4096 * kWordBytes);
-  const size_t n = encode(IntegerCodec(c, plan, static_cast<int>(c.operands()->inputs.size()) + 3), words.data());
+  const size_t n =
+      encode(IntegerCodec(c, plan, static_cast<int>(c.operands()->inputs.size()) + 3, significant_bits), words.data());
   words.resize(n * kWordBytes);
-  EXPECT_EQ(words, by_switch(c.operands()->inputs, c, plan, how, encode))
+  EXPECT_EQ(words, by_switch(c.operands()->inputs, c, plan, how, significant_bits, encode))
       << to_string(c.op) << " of " << to_string(c.type);
 }
 
@@ -206,9 +232,13 @@ TEST(IntegerCodec, SeveralInputsAreWhatASwitchWouldMakeOfThem) {  // [HOST-2]
         }
         const bool with_exponents = op == ReduceOp::kSum && is_floating(element);
         const ChunkPlan plan(element, with_exponents, {0, kCount}, 4096);
-        Superblock superblock;
-        superblock.range = plan.superblock(0);
-        for (size_t b = 0; b < 16; ++b) superblock.exponents.push_back(static_cast<uint8_t>(250 - b));
+        std::vector<uint8_t> exponents;
+        std::vector<Width> widths;
+        for (size_t b = 0; b < 16; ++b) {
+          exponents.push_back(static_cast<uint8_t>(254 - b));
+          widths.push_back(static_cast<Width>((b + ranks) % 5));
+        }
+        const Superblock superblock = known(plan, exponents, widths);
         const wire::Operation how = op == ReduceOp::kSum ? wire::Operation::kSum : wire::Operation::kMax;
         for (const ElementRange range : {ElementRange{0, kCount}, ElementRange{256, 300}, ElementRange{512, 1},
                                          ElementRange{100, 500}, ElementRange{352, 348}}) {

@@ -91,6 +91,7 @@ TEST_P(ScalarRow, RangeIsTheLargestFrexp) {
     const size_t n = random() % 40;
     const auto data = random_elements(row, n, round % 5, random);
     int expected = 0;
+    int least = 0;
     bool nonfinite = false;
     for (size_t i = 0; i < n; ++i) {
       const double value = decode(kFormats[row], raw_at(kFormats[row], data.data(), i));
@@ -101,9 +102,14 @@ TEST_P(ScalarRow, RangeIsTheLargestFrexp) {
       int exponent = -1000;
       if (value != 0) std::frexp(value, &exponent);
       expected = std::max(expected, exponent + 126);
+      if (value == 0) continue;
+      std::frexp(std::nextafter(static_cast<float>(std::fabs(value)), 0.0F), &exponent);  // Of 0 it is 0.
+      const bool is_normal = std::fabs(value) > 0x1p-126;
+      least = std::max(least, is_normal ? 255 - (exponent + 126) : 255);
     }
     const BlockRange range = scalar().range[row](data.data(), n);
     ASSERT_EQ(range.max_exponent, expected);
+    ASSERT_EQ(range.least, least);
     ASSERT_EQ(range.has_nonfinite, nonfinite);
   }
 }
@@ -123,6 +129,60 @@ TEST_P(ScalarRow, QuantizeRoundsToNearestEven) {  // [WORD-1]
       const double value = decode(kFormats[row], raw_at(kFormats[row], data.data(), i));
       const double scaled = std::isfinite(value) ? std::ldexp(value, bits - (std::max(block, 1) - 126)) : 0.0;
       ASSERT_EQ(word_at(words, i), std::nearbyint(scaled)) << "value " << value << " block " << block;
+    }
+  }
+}
+
+// Sums of up to as many words as leave every digit its 16 bits.
+TEST(Scalar, DigitsThatShareAWordAddAsIfTheyWereAlone) {  // [WORD-13]
+  Random random(31);
+  for (int round = 0; round < 3000; ++round) {
+    const size_t n = random() % 70;
+    const int terms = 1 + static_cast<int>(random() % 128);
+    const auto most = static_cast<int32_t>(32768 / terms);
+    std::vector<int32_t> sums(n);
+    std::vector<uint32_t> packed_sums((n + 1) / 2);
+    std::vector<uint8_t> digits(4 * n + 4), packed(4 * packed_sums.size() + 4);
+    for (int term = 0; term < terms; ++term) {
+      for (size_t i = 0; i < n; ++i) {
+        int32_t digit = static_cast<int32_t>(random() % static_cast<uint64_t>(2 * most)) - most;
+        if (round % 3 == 0) digit = random() % 2 != 0 ? -most : most - 1;
+        sums[i] += digit;
+        put_word(digits, i, digit);
+      }
+      scalar().pack_digits(digits.data(), packed.data(), n);
+      for (size_t i = 0; i < packed_sums.size(); ++i) packed_sums[i] += static_cast<uint32_t>(word_at(packed, i));
+    }
+    for (size_t i = 0; i < packed_sums.size(); ++i) put_word(packed, i, static_cast<int32_t>(packed_sums[i]));
+    scalar().unpack_digits(packed.data(), digits.data(), n);
+    for (size_t i = 0; i < n; ++i) ASSERT_EQ(word_at(digits, i), sums[i]) << "digit " << i << " of " << n;
+  }
+}
+
+TEST_P(ScalarRow, WideWordsAreTheNumberRoundedOnce) {  // [WORD-14]
+  const int row = GetParam();
+  Random random(32);
+  for (int round = 0; round < 3000; ++round) {
+    const size_t n = 1 + random() % 40;
+    const auto data = random_elements(row, n, round % 5, random);
+    const int low_bits = 8 + static_cast<int>(random() % 25);
+    const int bits = 24 + low_bits + static_cast<int>(random() % 7);
+    const int block = scalar().range[row](data.data(), n).max_exponent;
+    const int exponent = quantize_exponent(block, std::min(bits, 61));
+    std::vector<uint8_t> high(4 * n), low(4 * n), out(8 * n);
+    scalar().quantize_wide[row](data.data(), high.data(), low.data(), n, exponent, low_bits);
+    scalar().dequantize_wide[row](high.data(), low.data(), out.data(), n, -exponent, low_bits, 1.0F);
+    for (size_t i = 0; i < n; ++i) {
+      const double value = decode(kFormats[row], raw_at(kFormats[row], data.data(), i));
+      const double scaled = std::isfinite(value) ? std::ldexp(value, exponent) : 0.0;
+      const int64_t q = (int64_t{word_at(high, i)} << low_bits) + word_at(low, i);
+      ASSERT_EQ(static_cast<double>(q), std::nearbyint(scaled)) << "value " << value << " block " << block;
+      ASSERT_LT(std::abs(2 * int64_t{word_at(low, i)}), (int64_t{1} << low_bits) + 1);
+      const double back = decode(kFormats[row], raw_at(kFormats[row], out.data(), i));
+      const double rounded = std::ldexp(std::nearbyint(scaled), -exponent);
+      if (rounded == value) {
+        ASSERT_EQ(back, value);
+      }
     }
   }
 }

@@ -217,6 +217,7 @@ class TableComparison {
 
   void compare_ranges(const BlockRange& expected, const BlockRange& found, const std::string& what, size_t n) {
     expect(expected.max_exponent == found.max_exponent, what + " exponent", n);
+    expect(expected.least == found.least, what + " least", n);
     expect(expected.has_nonfinite == found.has_nonfinite, what + " nonfinite", n);
   }
 
@@ -292,6 +293,11 @@ class TableComparison {
   }
 
   void compare_words(const Buffer& words, size_t n) {
+    const size_t digits = n - n % 3 / 2;  // also odd ones
+    compare("pack digits", digits, 4 * ((digits + 1) / 2),
+            [&](const Kernels& k, uint8_t* out) { k.pack_digits(words.data(), out, digits); });
+    compare("unpack digits", digits, 4 * digits,
+            [&](const Kernels& k, uint8_t* out) { k.unpack_digits(words.data(), out, digits); });
     std::vector<uint32_t> coefficients(n + 1);
     for (uint32_t& c : coefficients) c = static_cast<uint32_t>(random_());
     expect(truth_.dot(words.data(), coefficients.data() + 1, n) == other_.dot(words.data(), coefficients.data() + 1, n),

@@ -95,7 +95,7 @@ inline Bytes by_definition(const ElementReduction& reduction, const std::vector<
     call.operands()->input = inputs[rank].data();
     call.operands()->output.data = out.data();
     call.count = call.operands()->output.end = n;
-    codecs.emplace_back(call, plan, static_cast<int>(inputs.size()));
+    codecs.emplace_back(call, plan, static_cast<int>(inputs.size()), std::nullopt);
   }
   for (size_t g = 0; n > 0 && g < plan.superblocks(); ++g) {
     Superblock superblock;

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <vector>
 
 #include "base/limits.h"
@@ -13,7 +14,7 @@ const std::vector<size_t> kPayloads = {256, 512, 1024, 1152, 1280, 1408, 1920, 2
 
 std::vector<size_t> counts(size_t payload) {
   const size_t words = payload / 4;
-  const size_t superblock = ChunkPlan::max_superblock_elements(payload);
+  const size_t superblock = ChunkPlan::superblock_elements_for(ElementType::kFloat32, payload);
   return {0,
           1,
           63,
@@ -59,38 +60,47 @@ TEST(ChunkPlan, ChunksPartitionTheTensor) {
 }
 
 TEST(ChunkPlan, ExponentsOfAGroupFitOnePayload) {  // [CALL-2, CALL-5]
-  for (const size_t payload : kPayloads) {
-    for (const size_t count : counts(payload)) {
-      const ChunkPlan plan(ElementType::kFloat32, true, {0, count}, payload);
-      for (size_t g = 0; g < plan.superblocks(); ++g) {
-        ASSERT_LE(plan.call_words(g) * 4, payload);
-        ASSERT_LE(plan.blocks_of_superblock(g), ChunkPlan::max_superblock_blocks(payload));
-        ASSERT_GE(plan.flags_of_superblock(g) * kBlocksPerFlag, plan.blocks_of_superblock(g));
+  for (const ElementType type : {ElementType::kFloat32, ElementType::kBFloat16}) {
+    for (const size_t payload : kPayloads) {
+      for (const size_t count : counts(payload)) {
+        const ChunkPlan plan(type, true, {0, count}, payload);
+        for (size_t g = 0; g < plan.superblocks(); ++g) {
+          ASSERT_LE(plan.call_words(g) * 4, payload);
+          ASSERT_LE(plan.blocks_of_superblock(g), ChunkPlan::superblock_blocks_for(type, payload));
+          ASSERT_GE(plan.flags_of_superblock(g) * kBlocksPerFlag, plan.blocks_of_superblock(g));
+        }
       }
+      ASSERT_LE(ChunkPlan::superblock_blocks_for(type, payload), kMaxSuperblockBlocks);
     }
-    ASSERT_LE(ChunkPlan::max_superblock_blocks(payload), kMaxSuperblockBlocks);
   }
 }
 
 // From 1 KiB of payload on they are the same whatever the payload: so are the bits. Superblocks have whole ones, in
 // whole chunks.
 TEST(ChunkPlan, BlocksDependOnTheTensorAlone) {  // [CALL-4, CALL-5]
-  for (const size_t payload : kPayloads) {
-    const ChunkPlan plan(ElementType::kFloat32, true, {0, 1 << 20}, payload);
-    EXPECT_EQ(plan.block_elements(), payload >= 1024 ? 256U : payload / 4);
-    EXPECT_EQ(ChunkPlan::max_superblock_elements(payload) % plan.block_elements(), 0U);
-    EXPECT_EQ(ChunkPlan::max_superblock_elements(payload) % plan.elements_per_chunk(), 0U);
-    EXPECT_EQ(ChunkPlan::max_superblock_elements(payload) % elements_per_span(ElementType::kFloat32, payload), 0U);
+  for (const ElementType type : {ElementType::kFloat32, ElementType::kFloat16, ElementType::kBFloat16}) {
+    const size_t most = type == ElementType::kFloat32 ? 256 : 64;
+    for (const size_t payload : kPayloads) {
+      const ChunkPlan plan(type, true, {0, 1 << 20}, payload);
+      EXPECT_EQ(plan.block_elements(), std::min(most, payload / 4));
+      const size_t elements = ChunkPlan::superblock_elements_for(type, payload);
+      EXPECT_EQ(elements, plan.superblock(0).count);
+      EXPECT_EQ(elements % plan.block_elements(), 0U);
+      EXPECT_EQ(elements % plan.elements_per_chunk(), 0U);
+      EXPECT_EQ(elements % elements_per_span(type, payload), 0U);
+    }
+    EXPECT_EQ(ChunkPlan::superblock_blocks_for(type, 1024), 124U);
+    EXPECT_EQ(ChunkPlan::superblock_blocks_for(type, 1408), 165U);  // of 170 that would fit, 15 spans
   }
-  EXPECT_EQ(ChunkPlan::max_superblock_blocks(1024), 240U);
-  EXPECT_EQ(ChunkPlan::max_superblock_blocks(1408), 330U);  // of 331 that would fit, 30 spans
 }
 
 TEST(ChunkPlan, ASpanIsTheFewestChunksWithWholeBlocks) {  // [SHARD-3]
   EXPECT_EQ(elements_per_span(ElementType::kFloat32, 256), 64U);
   EXPECT_EQ(elements_per_span(ElementType::kFloat32, 1024), 256U);
   EXPECT_EQ(elements_per_span(ElementType::kFloat32, 1408), 2816U);  // 8 chunks, 11 blocks
-  EXPECT_EQ(elements_per_span(ElementType::kBFloat16, 1280), 1280U);
+  EXPECT_EQ(elements_per_span(ElementType::kFloat32, 1280), 1280U);
+  EXPECT_EQ(elements_per_span(ElementType::kBFloat16, 1280), 320U);
+  EXPECT_EQ(elements_per_span(ElementType::kBFloat16, 1408), 704U);  // 2 chunks, 11 blocks
   EXPECT_EQ(elements_per_span(ElementType::kInt32, 1408), 352U);
   EXPECT_EQ(elements_per_span(ElementType::kInt64, 1408), 117U);
   EXPECT_EQ(elements_per_span(ElementType::kFloat32, 63 * 1024), 63U * 256U);
