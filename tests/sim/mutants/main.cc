@@ -29,7 +29,7 @@ constexpr Mutant kMutants[] = {
 #include "mutants.inc"
 };
 constexpr int kCount = static_cast<int>(sizeof kMutants / sizeof kMutants[0]);
-static_assert(kCount <= 64);
+static_assert(kCount <= static_cast<int>(kMostMutants));
 
 constexpr unsigned kCrash = 1U << kRules;  // the process died, or ran for too long
 constexpr unsigned kSecondsPerSeed = 60;
@@ -48,7 +48,7 @@ struct Seen {
 };
 
 /// One seed in a process of its own: a planted bug may end it.
-Seen simulate(uint64_t mutants, uint64_t seed, bool plain, unsigned tolerated) {
+Seen simulate(const Mutants& mutants, uint64_t seed, bool plain, unsigned tolerated) {
   int ends[2];
   if (pipe(ends) != 0) return {kCrash, kRules};
   std::fflush(stdout);
@@ -73,7 +73,7 @@ Seen simulate(uint64_t mutants, uint64_t seed, bool plain, unsigned tolerated) {
 
 /// Seeds 1 to n until `stop` says so; returns how many seeds broke each rule (the last place: crashes).
 using Counts = std::array<int, kRules + 1>;
-Counts count(uint64_t mutants, int seeds, bool plain, unsigned tolerated,
+Counts count(const Mutants& mutants, int seeds, bool plain, unsigned tolerated,
              const std::function<bool(int seed, const Seen&)>& stop) {
   Counts counts{};
   for (int seed = 1; seed <= seeds; ++seed) {
@@ -91,8 +91,8 @@ constexpr unsigned kWatchers = 1U << static_cast<unsigned>(Rule::kSlot) | 1U << 
                                1U << static_cast<unsigned>(Rule::kWitness) | 1U << static_cast<unsigned>(Rule::kError) |
                                1U << static_cast<unsigned>(Rule::kHang) | 1U << static_cast<unsigned>(Rule::kMemory);
 
-uint64_t mask(int number) { return uint64_t{1} << number; }
-uint64_t without_witness(int number) { return mask(number) | mask(number_of("witness_skipped")); }
+Mutants mask(int number) { return Mutants().set(static_cast<size_t>(number)); }
+Mutants without_witness(int number) { return mask(number) | mask(number_of("witness_skipped")); }
 
 /// The first seed that notices by the rule that must, and that rule; empty: none.
 std::string caught_by(int number, int seeds) {

@@ -1,11 +1,15 @@
 // Which planted bugs are switched on. Only the copies of sources that generate.py writes ask.
 #pragma once
 
-#include <cstdint>
+#include <bitset>
+#include <cstddef>
 
 namespace switchml::sim {
 
-inline uint64_t active_mutants = 0;  // Bits by number in mutants.toml.
-inline bool mutant_is(int number) { return (active_mutants >> number & 1U) != 0; }
+inline constexpr size_t kMostMutants = 128;
+using Mutants = std::bitset<kMostMutants>;  // By number in mutants.toml.
+
+inline Mutants active_mutants;
+inline bool mutant_is(int number) { return active_mutants[static_cast<size_t>(number)]; }
 
 }  // namespace switchml::sim
