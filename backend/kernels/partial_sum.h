@@ -1,5 +1,6 @@
 // Sums of a block of elements in the next wider float, with a proof for each element that nothing was rounded; and sums
-// of such numbers, rounded to the elements' type once. Blocks are vectors, or plain loops that compilers make vectors of.
+// of such numbers, rounded to the elements' type once. Blocks are vectors, or plain loops that compilers make vectors
+// of.
 //
 // The proof is the error of each addition (Knuth, TAOCP 4.2.2), which a float has exactly: the sum is exact where all
 // errors are 0. Where they are not, the caller adds the element again (exact_sum.h).
