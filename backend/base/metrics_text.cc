@@ -1,6 +1,7 @@
 #include "base/metrics_text.h"
 
-#include <cstdio>
+#include <locale>
+#include <sstream>
 
 namespace switchml {
 namespace {
@@ -32,9 +33,11 @@ void MetricsText::add(const std::string& name, const char* type, const std::stri
 }
 
 void MetricsText::gauge(const std::string& name, const std::string& help, const MetricLabels& labels, double value) {
-  char number[32];
-  std::snprintf(number, sizeof number, "%.17g", value);
-  add(name, "gauge", help, labels, number);
+  std::ostringstream number;  // Whatever the locale of the process.
+  number.imbue(std::locale::classic());
+  number.precision(17);
+  number << value;
+  add(name, "gauge", help, labels, number.str());
 }
 
 void MetricsText::counter(const std::string& name, const std::string& help, const MetricLabels& labels,

@@ -67,7 +67,10 @@ class Port : public Outlet {
       if (server.ok()) return std::unique_ptr<Outlet>(new Port(std::move(server.value())));
       last = server.status();
     }
-    return last;
+    if (first == 0) return last;
+    const std::string ports = std::to_string(first) + " to " + std::to_string(std::min(first + kPorts - 1, 65535L));
+    return Status(last.code(), "SWITCHML_METRICS=\"" + address + "\": no port from " + ports +
+                                   " can be had; of the last one: " + last.message());
   }
 
  private:
@@ -138,16 +141,30 @@ class File : public Outlet {
     return {};
   }
 
-  /// Removes what processes have left that did not end by themselves. One that was stopped writes its file again.
+  /// Whether path() may have made this name, of any process.
+  static bool is_ours(const char* name) {
+    int pid = 0;
+    char of_process[9] = {};
+    if (std::sscanf(name, "switchml_%d-%8[0-9a-f]", &pid, of_process) != 2 || pid <= 0) return false;
+    char whole[64];
+    for (const char* ending : {".prom", ".tmp"}) {
+      std::snprintf(whole, sizeof whole, "%s%d-%s%s", kPrefix, pid, of_process, ending);
+      if (std::strlen(of_process) == 8 && std::strcmp(name, whole) == 0) return true;
+    }
+    return false;
+  }
+
+  /// Removes what processes of this user have left that did not end by themselves. One that was stopped writes its file
+  /// again.
   void forget_the_dead() const {
     const std::unique_ptr<DIR, int (*)(DIR*)> folder(::opendir(folder_.c_str()), ::closedir);
     if (folder == nullptr) return;
     while (const dirent* entry = ::readdir(folder.get())) {
-      if (std::strncmp(entry->d_name, kPrefix, std::strlen(kPrefix)) != 0) continue;
+      if (!is_ours(entry->d_name)) continue;
       struct stat found {};
       const int at = ::dirfd(folder.get());
       const bool old = ::fstatat(at, entry->d_name, &found, AT_SYMLINK_NOFOLLOW) == 0 && S_ISREG(found.st_mode) &&
-                       ::time(nullptr) - found.st_mtime > kForgottenAfter;
+                       found.st_uid == ::geteuid() && ::time(nullptr) - found.st_mtime > kForgottenAfter;
       if (old) ::unlinkat(at, entry->d_name, 0);
     }
   }

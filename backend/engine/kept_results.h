@@ -6,6 +6,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "base/assert.h"
+
 namespace switchml {
 
 class KeptResults {
@@ -16,6 +18,7 @@ class KeptResults {
 
   void keep(int index, const uint8_t* frame, size_t size) {
     if (sizes_.empty()) return;
+    SWITCHML_ASSERT(size <= stride_);
     std::copy_n(frame, size, frames_.data() + static_cast<size_t>(index) * stride_);
     sizes_[static_cast<size_t>(index)] = static_cast<uint32_t>(size);
   }

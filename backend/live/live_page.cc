@@ -28,7 +28,7 @@ namespace switchml {
 namespace {
 
 constexpr int64_t kCountInterval = 100'000'000;  // nanoseconds
-constexpr size_t kMostFiles = 4096;              // Of a folder, that are looked at for dead pages.
+constexpr size_t kMostFiles = 4096;              // Pages of a folder that are looked at.
 
 /// The page of this process. A forked child has none at first: its parent's lock may be held for ever.
 struct Current {
@@ -102,7 +102,9 @@ std::shared_ptr<LivePage> LivePage::make(const Options& options) {
     why = page->open(folder, options.calls);
     if (why.ok()) return page;
   }
-  SWITCHML_LOG(kInfo) << "`python -m switchml status` does not see this process: " << why.message();
+  const std::string text = "`python -m switchml status` does not see this process: " + why.message();
+  if (chooses) SWITCHML_LOG(kInfo) << text;
+  if (!chooses) SWITCHML_LOG(kWarning) << text;
   return nullptr;
 }
 
@@ -164,10 +166,11 @@ void LivePage::for_each(const std::string& folder, const std::function<bool(cons
                         const std::function<void(int folder, const char* name, int file)>& see) {
   DIR* const listing = ::opendir(folder.c_str());
   if (listing == nullptr) return;
-  for (size_t seen = 0; seen < kMostFiles; ++seen) {
-    const dirent* entry = ::readdir(listing);
-    if (entry == nullptr) break;
-    if (std::strncmp(entry->d_name, kPrefix, sizeof kPrefix - 1) != 0 || !wants(entry->d_name)) continue;
+  size_t seen = 0;
+  while (const dirent* entry = ::readdir(listing)) {
+    if (std::strncmp(entry->d_name, kPrefix, sizeof kPrefix - 1) != 0) continue;
+    if (++seen > kMostFiles) break;
+    if (!wants(entry->d_name)) continue;
     const Fd file(::openat(::dirfd(listing), entry->d_name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
     struct stat about {};
     const bool is_ours =
@@ -221,8 +224,9 @@ void LivePage::leave(live::Group* place) {
   if (here.page.get() == this) here.page = nullptr;  // The caller has it, too.
 }
 
-void LivePage::write(live::Group* place, const std::function<void()>& change) {
+void LivePage::write(live::Group* place, uint32_t number, const std::function<void()>& change) {
   const std::lock_guard<std::mutex> lock(mutex_);
+  if (place->number.get() != number) return;  // The group has ended meanwhile, and another one may be there.
   place->version.store(place->version.load() + 1);
   change();
   place->version.store(place->version.load() + 1);
@@ -248,7 +252,7 @@ void LiveGroup::identify(uint64_t key) {
 
 void LiveGroup::opened(const std::string& transport, const std::string& switch_name) {
   if (!is_shown()) return;
-  page_->write(place_, [&] {
+  page_->write(place_, number_, [&] {
     put(place_->transport, transport);
     put(place_->switch_name, switch_name);
     place_->is_open.set(1);
@@ -257,7 +261,7 @@ void LiveGroup::opened(const std::string& transport, const std::string& switch_n
 
 void LiveGroup::waits(const LiveWait& wait) {
   if (!is_shown()) return;
-  page_->write(place_, [&] {
+  page_->write(place_, number_, [&] {
     place_->waits_at.set(wall_clock());
     place_->waits_in.set(wait.sequence);
     place_->waits_chunk.set(wait.chunk);
@@ -278,16 +282,18 @@ std::string LiveGroup::folder() const { return is_shown() ? page_->folder_ : "";
 
 void LiveGroup::count(const LiveCounts& counts) {
   if (!is_shown()) return;
-  place_->packets_sent.set(counts.packets_sent);
-  place_->retransmissions.set(counts.retransmissions);
-  place_->repeats_waiting.set(counts.repeats_waiting);
-  place_->damaged.set(counts.damaged);
-  place_->counted_at.set(wall_clock());
+  page_->write(place_, number_, [&] {
+    place_->packets_sent.set(counts.packets_sent);
+    place_->retransmissions.set(counts.retransmissions);
+    place_->repeats_waiting.set(counts.repeats_waiting);
+    place_->damaged.set(counts.damaged);
+    place_->counted_at.set(wall_clock());
+  });
 }
 
 void LiveGroup::failed(const std::string& why) {
   if (!is_shown()) return;
-  page_->write(place_, [&] {
+  page_->write(place_, number_, [&] {
     if (place_->failure[0] == 0) put(place_->failure, why);
   });
 }

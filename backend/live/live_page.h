@@ -129,7 +129,7 @@ class LivePage {
     return reinterpret_cast<live::Group*>(memory_ + live::kGroupsAt + i * live::kGroupBytes);
   }
   /// Others see the texts that it changes whole.
-  void write(live::Group* place, const std::function<void()>& change);
+  void write(live::Group* place, uint32_t number, const std::function<void()>& change);
 
   unsigned born_in_ = 0;
   Fd file_;

@@ -452,7 +452,12 @@ void LocalRank::fail(const Status& status) {
   const bool is_late = status.code() == Code::kTimeout && board_.failure().ok();
   const std::string text = "rank " + name_of(rank_) + " gave up: " + status.message();
   // What this rank has waited for in vain must not succeed on one that was stopped meanwhile.
-  if (is_late && board_.shape().owners == 0) board_.fail(Status(Code::kTimeout, text));
+  if (is_late && board_.shape().owners == 0) {
+    board_.fail(Status(Code::kTimeout, text));
+    while (status_.ok() && finish_one()) {  // But what is published by now has succeeded on the others.
+    }
+    if (!status_.ok()) return;
+  }
   while (!is_late && make_one()) {  // all have offered these: ranks that go on count on its part
   }
   status_ = status;

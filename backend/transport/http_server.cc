@@ -96,7 +96,9 @@ void HttpServer::answer(int fd) {
   set_patience(fd);
   const std::string head = read_head(fd);
   if (head.empty()) return;
-  if (head.rfind("GET " + page_.path + " ", 0) != 0) {
+  const std::string line = "GET " + page_.path;
+  const bool asks = head.rfind(line + " ", 0) == 0 || head.rfind(line + "?", 0) == 0;
+  if (!asks) {
     return write_all(fd, response("404 Not Found", "text/plain", "GET " + page_.path + "\n"));
   }
   write_all(fd, response("200 OK", page_.type, text()));

@@ -18,6 +18,7 @@ import launch  # noqa: E402
 import options  # noqa: E402
 import places  # noqa: E402
 import report  # noqa: E402
+import repository  # noqa: E402
 
 
 def parse():
@@ -52,7 +53,7 @@ def show(measured, _):
 
 
 def main():
-    return launch.measure("status", parse(), run, show)
+    return repository.measure("status", parse(), run, show)
 
 
 if __name__ == "__main__":

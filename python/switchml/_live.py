@@ -4,6 +4,8 @@ which takes longer to import than everything here."""
 import contextlib
 import dataclasses
 import fcntl
+import ipaddress
+import itertools
 import json
 import os
 import stat
@@ -37,7 +39,7 @@ _NUMBERS = {
     "rows": ("id", "sequence", "bytes", "created", "started", "ended", "group", "peer", "failed"),
 }
 _TEXTS = ("name", "transport", "switch_name", "waits_for", "failure")
-_MOST_RANKS = 1 << 14
+_MOST_RANKS, _MOST_GROUPS, _MOST_ROWS = 1024, 48, 256
 _STATES = {"T": "stopped", "t": "in a debugger", "Z": "dead", "X": "dead"}
 
 
@@ -76,8 +78,8 @@ def processes(chosen=""):
     found = []
     for folder in folders(chosen):
         with contextlib.suppress(OSError), os.scandir(folder) as entries:
-            names = [entry.path for entry, _ in zip(entries, range(_MOST_FILES)) if entry.name.startswith(PREFIX)]
-            for path in names:
+            pages = (entry.path for entry in entries if entry.name.startswith(PREFIX))
+            for path in list(itertools.islice(pages, _MOST_FILES)):
                 with contextlib.suppress(OSError, NotAPage):
                     found.append(_read(path))
     return found
@@ -131,8 +133,12 @@ def _doors(text):
         with contextlib.suppress(ValueError):
             rank, place, low, high = line.split()
             address, _, port = place.rpartition(":")
-            doors.append((int(rank), address.strip("[]"), int(port), (int(low), int(high))))
-    return doors
+            address = address.strip("[]")
+            ipaddress.ip_address(address.partition("%")[0])  # No name: nobody is asked for one.
+            keys = int(low), int(high)
+            if 0 < int(port) < 1 << 16 and all(0 <= key < 1 << 64 for key in keys):
+                doors.append((int(rank), address, int(port), keys))
+    return doors[:_MOST_RANKS]
 
 
 class _Table:
@@ -184,6 +190,7 @@ def _parsed(data, again):
         raise NotAPage("no page")
     text = json.loads(data[_HEAD.size : _HEAD.size + text_bytes])
     groups = _Table(text["groups"], len(data), _NUMBERS["groups"])
+    groups.count = min(groups.count, _MOST_GROUPS)
     for _ in range(_TRIES):
         rows = [
             row | {"doors_at": text["doors"]["at"] + i * text["doors"]["bytes"]}
@@ -193,7 +200,7 @@ def _parsed(data, again):
             break
         data = again()
     names = [printable(name) for name in text["calls"]]
-    calls = [row for row in _Table(text["rows"], len(data), _NUMBERS["rows"]).rows(data) if row["id"]]
+    calls = [row for row in _Table(text["rows"], len(data), _NUMBERS["rows"]).rows(data, _MOST_ROWS) if row["id"]]
     for call in calls:
         call["call"] = names[call["call"]] if call["call"] < len(names) else "?"
         call["kind"] = ("collective", "send", "receive")[call["kind"]]

@@ -45,9 +45,11 @@ class _Door:
 
     def connect(self):
         family = socket.AF_INET6 if ":" in self.to[0] else socket.AF_INET
-        self.socket = socket.socket(family, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
-        error = self.socket.connect_ex(self.to)
-        return error in (0, errno.EINPROGRESS)
+        try:
+            self.socket = socket.socket(family, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
+            return self.socket.connect_ex(self.to) in (0, errno.EINPROGRESS)
+        except OSError:
+            return False
 
 
 def ask(hosts, seconds):
@@ -58,7 +60,8 @@ def ask(hosts, seconds):
             for door in host.doors[:_MOST_TRIED]:
                 if door.connect():
                     selector.register(door.socket, selectors.EVENT_WRITE, (host, door))
-                stack.callback(door.socket.close)
+                if door.socket:
+                    stack.callback(door.socket.close)
         waiting = list(hosts)
         while waiting and (left := deadline - time.monotonic()) > 0 and selector.get_map():
             for key, _ in selector.select(min(left, 0.05)):

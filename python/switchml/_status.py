@@ -6,9 +6,10 @@ runs them, and root, can. Times are differences of the hosts' clocks.
 
 import collections
 import json
+import sys
 import time
 
-from switchml import _live, _live_hosts, _status_picture
+from switchml import _arguments, _live, _live_hosts, _status_picture
 from switchml._figures import format_bytes
 
 #: A rank that comes later than this after the first one is late; what takes less is left to itself.
@@ -20,18 +21,30 @@ _WELL = ("running", _OPENING)
 def add_options(parser):
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.add_argument("--group", metavar="NAME", help="groups of this name alone")
-    parser.add_argument("--pid", type=int, help="groups of this process alone")
+    parser.add_argument("--pid", type=_arguments.whole(1), help="groups of this process alone")
     parser.add_argument("--all", action="store_true", help="also groups all of whose ranks were killed")
-    parser.add_argument("--last", type=int, metavar="N", default=100, help="calls that are looked back at (100)")
+    parser.add_argument(
+        "--last", type=_arguments.whole(1), metavar="N", default=100, help="calls that are looked back at (100)"
+    )
     parser.add_argument("--bars", action="store_true", help="print the last calls, a line for each rank")
     parser.add_argument("--picture", metavar="FILE", help="draw the same of the first group: an SVG, PNG or PDF file")
-    parser.add_argument("--timeout", type=float, default=0.6, help="seconds that other hosts may take (0.6)")
-    parser.add_argument("--folder", default="", help="where pages are, if SWITCHML_LIVE_VIEW of the job says so")
+    parser.add_argument(
+        "--timeout", type=_arguments.seconds, default=0.6, help="seconds that other hosts may take (0.6)"
+    )
+    parser.add_argument(
+        "--folder", type=_folder, default="", help="where pages are, if the job's SWITCHML_LIVE_VIEW says so"
+    )
+    parser.epilog = "Status 0: groups were found, whatever they do; 1: none."
+
+
+def _folder(text):
+    return text if text.startswith("/") else _arguments.refuse(text, "an absolute path")
 
 
 def run(options):
     begin = time.monotonic()
     groups = merge(*everywhere(options.folder, options.timeout))
+    all_groups = groups
     if options.group:
         groups = [group for group in groups if group.name == options.group]
     if options.pid:
@@ -39,15 +52,22 @@ def run(options):
     if not options.all:
         groups = [group for group in groups if any(rank.state != "dead" for rank in group.ranks.values())]
     views = [view(group, options.last) for group in groups]
-    if options.picture and groups:
-        _status_picture.draw(groups[0], options.last, options.picture)
     if options.json:
         print(json.dumps({"groups": views, "seconds": round(time.monotonic() - begin, 3)}, indent=1))
     elif views:
         pictures = [_status_picture.text(group, options.last) if options.bars else "" for group in groups]
         print("\n\n".join("\n\n".join(filter(None, (text(shown), bars))) for shown, bars in zip(views, pictures)))
+    elif all_groups:
+        names = ", ".join(sorted({group.name for group in all_groups}))
+        print(f"no such group, or only dead ones (--all): there are groups {names}")
     else:
         print("no process of a running job is here: is this its host, and its user (or root)?")
+    if options.picture and groups:
+        try:
+            _status_picture.draw(groups[0], options.last, options.picture)
+            print(f"written: {options.picture}", file=sys.stderr)
+        except (ImportError, OSError, ValueError) as error:
+            print(f"no picture: {error}", file=sys.stderr)
     return 0 if views else 1
 
 
@@ -241,7 +261,8 @@ def slowest(caused, counted):
         return ""
     number = max(caused, key=lambda rank: caused[rank])
     mean = caused[number] / (len(caused) - 1) / counted
-    return f"in the last {counted} calls the others waited longest for rank {number}: {_time(mean)} a call each"
+    calls = f"{counted} calls" if counted > 1 else "call"
+    return f"in the last {calls} the others waited longest for rank {number}: {_time(mean)} a call each"
 
 
 def verdict(group, rows):
@@ -253,15 +274,25 @@ def verdict(group, rows):
         slow = [row for row in rows if row["state"] in _WELL and (row["late_s"] is None or row["late_s"] >= LATE)]
         blamed += [(row, f"late by {_time(row['late_s'])}") for row in slow]
         blamed = blamed or [(row, row["state"]) for row in rows if row["state"] == "not seen" and longest >= LATE]
+    failed = next((f"the group has failed: {row['failure']}" for row in rows if row.get("failure")), "")
     if blamed:
-        return _list([f"{_name(row)} is {what}" for row, what in blamed]) + _others(waiting, blamed, longest)
-    failed = next((row for row in rows if row.get("failure")), None)
+        who = _list([f"{_name(row)} is {what}" for row, what in blamed])
+        return who + (_others(waiting, blamed, longest) or (f"; {failed}" if failed else ""))
     if failed:
-        return f"the group has failed: {failed['failure']}"
+        return failed
     opening = [row for row in rows if row["state"] == _OPENING]
+    unseen = [row for row in rows if row["state"] == "not seen"]
     if opening:
-        return f"the group opens: {len(opening)} of {group.size} ranks are here"
-    return _stuck(waiting, longest) if longest >= LATE else f"all {group.size} ranks run"
+        missing = _list([f"rank {row['rank']}" for row in unseen])
+        return f"the group opens: {len(opening)} of {group.size} ranks are here" + (
+            f", not {missing}" if missing else ""
+        )
+    if longest >= LATE:
+        return _stuck(waiting, longest)
+    if unseen:
+        who = _list([f"rank {row['rank']}" for row in unseen])
+        return f"{group.size - len(unseen)} of {group.size} ranks run; not seen: {who}"
+    return f"all {group.size} ranks run"
 
 
 def _stuck(waiting, longest):

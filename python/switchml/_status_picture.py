@@ -26,28 +26,32 @@ def _ends(group, found):
 
 def text(group, last, width=72):
     """A line for each rank: "." between calls, "-" where it waits for a rank that has not called yet, "#" where all are
-    at work."""
+    at work; a letter is what has most of its time."""
     found = bars(group, last)
     if not found:
         return ""
     begin, end = _ends(group, found)
     span = max(1, end - begin)
-    lines = {number: ["."] * width for number in sorted(group.ranks)}
+    parts = {number: [{"-": 0.0, "#": 0.0} for _ in range(width)] for number in sorted(group.ranks)}
 
     def paint(number, start, stop, letter):
-        first, behind = (round((moment - begin) / span * width) for moment in (start, stop))
-        for place in range(min(first, width - 1), min(max(behind, first + 1), width)):
-            if lines[number][place] != "-" or letter == "-":
-                lines[number][place] = letter
+        first, behind = ((moment - begin) / span * width for moment in (start, stop))
+        for place in range(int(first), min(int(behind) + 1, width)):
+            parts[number][place][letter] += max(0.0, min(behind, place + 1) - max(first, place))
 
     for number, created, came, ended in found:
         if came is not None:
             paint(number, came, ended or end, "#")
         if came != created:
             paint(number, created, end if came is None else came, "-")
-    rows = [f"{number:>5} {''.join(line)}" for number, line in lines.items()]
+    rows = [f"{number:>5} {''.join(map(_letter, line))}" for number, line in parts.items()]
     title = f"the last {span / 1e9:.3g} s: - waits for a rank that has not called, # all are in the call"
     return "\n".join([title, *rows])
+
+
+def _letter(part):
+    most = max(part, key=lambda letter: part[letter])
+    return most if part[most] >= 0.5 or part["-"] + part["#"] > 0.5 else "."
 
 
 def draw(group, last, file):
@@ -65,11 +69,20 @@ def draw(group, last, file):
     ):
         lefts = [(start - begin) / 1e6 for _, start, _ in parts]
         widths = [max(0, stop - start) / 1e6 for _, start, stop in parts]
-        axes.barh([number for number, _, _ in parts], widths, left=lefts, height=0.7, color=colour, label=label)
+        axes.barh(
+            [number for number, _, _ in parts],
+            widths,
+            left=lefts,
+            height=0.7,
+            color=colour,
+            edgecolor=colour,
+            linewidth=0.5,
+            label=label,
+        )
     axes.set_yticks(range(group.size))
     axes.invert_yaxis()
     axes.set_xlabel("ms")
     axes.set_ylabel("rank")
-    axes.set_title(f"group {group.name}: its last calls")
-    figure.legend(loc="outside lower center", ncols=2, frameon=False)
+    axes.set_title(f"group {group.name}: its last calls", pad=26)
+    axes.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncol=2, frameon=False)
     figure.savefig(file)

@@ -29,13 +29,13 @@ class ProcessGroupSwitchML(ProcessGroupWrapper):
         return "torchft-switchml"
 
     def _create_pg(self, store, rank, world_size):
+        self._aborted = None
         backend = switchml.ProcessGroup(store, rank, world_size, self._timeout, self._settings, name="torchft")
         kind = dist.ProcessGroup.BackendType.CUSTOM
         group = dist.ProcessGroup(store, rank, world_size)
         group._set_default_backend(kind)
         for device in _registration._devices():
             group._register_backend(torch.device(device), kind, backend)
-        self._aborted = None
         return group
 
     def set_timeout(self, timeout):

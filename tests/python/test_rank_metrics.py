@@ -137,6 +137,20 @@ def test_a_rank_that_holds_the_interpreters_lock_answers():
         os.close(end)
 
 
+def test_of_old_files_only_those_of_dead_processes_go(tmp_path):
+    dead = [tmp_path / "switchml_4711-0123abcd.prom", tmp_path / "switchml_4711-0123abcd.tmp"]
+    foreign = [
+        tmp_path / f"switchml_{name}"
+        for name in ("results.csv", "alerts.prom", "4711-0123abcd.prom.bak", "4711-0123abc.prom", "04711-0123abcd.prom")
+    ]
+    for path in (*dead, *foreign):
+        path.touch()
+        os.utime(path, (0, 0))
+    with harness.fresh_pool(2, environment={"SWITCHML_METRICS": str(tmp_path)}, with_gloo=False) as own:
+        own.run(rank_adds)
+    assert not any(path.exists() for path in dead) and all(path.exists() for path in foreign)
+
+
 def test_files_are_there_until_the_ranks_end(tmp_path):
     own = harness.Pool(2, environment={"SWITCHML_METRICS": str(tmp_path)}, with_gloo=False)
     try:

@@ -190,6 +190,20 @@ def test_what_is_no_door_is_not_believed(data):
         os.waitpid(child, 0)
 
 
+def test_doors_are_addresses_and_ports():
+    """Whatever a page of another user says: a name would be looked up, and a wrong number raise."""
+    wrong = (
+        *("1 127.0.0.1:99999 0 0", "1 127.0.0.1:0 0 0", "1 no.such.host.invalid:80 0 0", "1 a..b:80 0 0"),
+        *("1 127.0.0.1\0:80 0 0", "1 127.0.0.1:80 -1 0", f"1 127.0.0.1:80 0 {1 << 64}", "1 127.0.0.1 0 0", "x"),
+    )
+    right = "2 [fe80::1%lo]:80 1 2"
+    assert _live._doors("\n".join((*wrong, right)).encode()) == [(2, "fe80::1%lo", 80, (1, 2))]
+    assert len(_live._doors(f"{right}\n".encode() * 5000)) == 1024
+    host = _live_hosts.Host([(0, "256.0.0.1", 80, (1, 2)), (1, "::1%nowhere", 80, (1, 2))])
+    _live_hosts.ask([host], 0.2)
+    assert host.outcome(0) == "unreachable"
+
+
 def test_siphash_is_the_one_of_its_authors():
     """The first of their test vectors, and the one of 8 bytes."""
     key = (0x0706050403020100, 0x0F0E0D0C0B0A0908)
