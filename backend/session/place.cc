@@ -105,8 +105,7 @@ class PlaceAgreement {
     if (!watched_) place_.watch_meeting = WatchMeeting::offer(place_.own_address, opening_.group.name);
     const Config& config = opening_.config;
     if (!config.controller.empty()) return for_all(ask_controller(hellos.value()));
-    if (config.switch_address.empty() && wants_memory(config, one_host()) && !place_.roster.faults)
-      return offer_or_host();
+    if (config.switch_address.empty() && in_memory() && !place_.roster.faults) return offer_or_host();
     auto place = !config.switch_address.empty()              ? name_switches()
                  : layout.hosts() > 1 && wants_exact(config) ? each_host(layout)
                                                              : host_switch();
@@ -114,6 +113,12 @@ class PlaceAgreement {
     return for_all(std::move(place));
   }
   bool one_host() const { return place_.roster.one_host(); }
+  // What hosts add beside a switch that is reached by cards stays in memory where they are one: ranks of one host meet
+  // at loopback, and no card has its address.
+  bool in_memory() const {
+    const Config& config = opening_.config;
+    return wants_memory(config, one_host()) || (watched_ && one_host() && config.transport == "rdma");
+  }
 
   // Adds what does not depend on the switch: the hosts with which the group goes on when it is lost, and where each
   // rank's host is reached.

@@ -56,13 +56,15 @@ def run(target, vector):
 
 
 def with_payload(text, payload):
-    """The vector with sessions of another payload where it says none."""
+    """The vector with sessions of another payload where it says none, or needs a smaller one."""
+    need = "needs payload "
     lines = text.splitlines()
+    lines = [line for line in lines if not line.startswith(need) or int(line.removeprefix(need)) >= payload]
     for i, line in enumerate(lines):
         if line.startswith("session ") and "payload=" not in line:
             lines[i] = f"{line} payload={payload}"
-    if not any(line.startswith("needs payload") for line in lines):
-        lines.append(f"needs payload {payload}")
+    if not any(line.startswith(need) for line in lines):
+        lines.append(f"{need}{payload}")
     return "\n".join(lines)
 
 
