@@ -21,11 +21,11 @@ struct VectorOf {
   typedef T Type __attribute__((vector_size(N * sizeof(T))));
 };
 #if defined(__AVX512DQ__)
-constexpr size_t kVectorBytes = 64;
+inline constexpr size_t kVectorBytes = 64;
 #elif defined(__AVX2__)
-constexpr size_t kVectorBytes = 32;
+inline constexpr size_t kVectorBytes = 32;
 #else
-constexpr size_t kVectorBytes = 16;
+inline constexpr size_t kVectorBytes = 16;
 #endif
 template <typename F>
 constexpr size_t kLanes = kVectorBytes / sizeof(F);
@@ -124,7 +124,7 @@ struct Single {
     Vector<F> sum, inexact;
     void begin(Vector<F> numbers) {
       sum = numbers;
-      inexact = numbers - numbers;  // A NaN unless it is finite.
+      inexact = numbers * F{0};  // A NaN unless it is finite.
     }
     void add(Vector<F> numbers) { inexact += magnitude_of<F>(add_to<F>(&sum, numbers)); }
   };
@@ -146,7 +146,7 @@ struct Pair {
     void begin(Vector<double> numbers) {
       high = numbers;
       low = Vector<double>{};
-      inexact = numbers - numbers;
+      inexact = numbers * 0.0;
     }
     void add(Vector<double> numbers) { add_low(add_to<double>(&high, numbers)); }
     void add_low(Vector<double> numbers) { inexact += magnitude_of<double>(add_to<double>(&low, numbers)); }
@@ -180,7 +180,7 @@ SumMask mask_of(const Block<F>& inexact, size_t n) {
 }
 
 /// Vectors that are added at a time.
-constexpr size_t kAtATime = 4;
+inline constexpr size_t kAtATime = 4;
 
 /// As many elements as these have, from `first` on, of which `left` or more exist.
 template <typename E, typename Sum>

@@ -88,7 +88,9 @@ EngineOptions engine_options(const Config& config, const GroupInfo& group, const
     if (status.code() == Code::kAborted) return;  // This rank's own wish, or the normal end.
     SWITCHML_LOG(kInfo) << name << ": " << status.to_string();
   };
-  options.slow = {config.slow_warning, warning_of(group), live_wait_of(group)};
+  options.slow.after = config.slow_warning;
+  options.slow.tell = warning_of(group);
+  options.slow.show = live_wait_of(group);
   return options;
 }
 
