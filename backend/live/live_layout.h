@@ -16,7 +16,8 @@ namespace switchml::live {
 template <typename T>
 struct Shared {
   static_assert(std::is_integral_v<T> && std::atomic<T>::is_always_lock_free, "processes share no lock");
-  void set(T value) { number.store(value, std::memory_order_relaxed); }
+  /// What was set before is there before it: a row's id is 0 before the rest of it changes.
+  void set(T value) { number.store(value, std::memory_order_release); }
   T get() const { return number.load(std::memory_order_relaxed); }
   std::atomic<T> number{0};
 };

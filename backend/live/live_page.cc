@@ -305,7 +305,6 @@ uint64_t LiveGroup::begin(const LiveCall& call, int64_t now) {
   const uint64_t id = ++page_->last_id_;
   live::Row& row = page_->rows()[(id - 1) % live::kRows];
   row.id.store(0, std::memory_order_relaxed);
-  std::atomic_thread_fence(std::memory_order_release);
   row.sequence.set(call.sequence);
   row.bytes.set(call.bytes);
   row.created.set(now);
