@@ -175,7 +175,7 @@ TEST_P(ScalarRow, WideWordsAreTheNumberRoundedOnce) {  // [WORD-14]
     for (size_t i = 0; i < n; ++i) {
       const double value = decode(kFormats[row], raw_at(kFormats[row], data.data(), i));
       const double scaled = std::isfinite(value) ? std::ldexp(value, exponent) : 0.0;
-      const int64_t q = (int64_t{word_at(high, i)} << low_bits) + word_at(low, i);
+      const int64_t q = int64_t{word_at(high, i)} * (int64_t{1} << low_bits) + word_at(low, i);
       ASSERT_EQ(static_cast<double>(q), std::nearbyint(scaled)) << "value " << value << " block " << block;
       ASSERT_LT(std::abs(2 * int64_t{word_at(low, i)}), (int64_t{1} << low_bits) + 1);
       const double back = decode(kFormats[row], raw_at(kFormats[row], out.data(), i));
