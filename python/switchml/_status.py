@@ -65,7 +65,6 @@ def run(options):
     if options.picture and groups:
         try:
             _status_picture.draw(groups[0], options.last, options.picture)
-            print(f"written: {options.picture}", file=sys.stderr)
         except (ImportError, OSError, ValueError) as error:
             print(f"no picture: {error}", file=sys.stderr)
     return 0 if views else 1
