@@ -21,10 +21,6 @@ namespace {
 
 constexpr const char* kPrefix = "SWITCHML_";
 
-bool begins_with(const std::string& text, const std::string& start) {
-  return text.compare(0, start.size(), start) == 0;
-}
-
 OptionValue precision(Precision* precision) {
   const auto set = [precision](const std::string& name) {
     *precision = name == "integer" ? Precision::kInteger : name == "exact" ? Precision::kExact : Precision::kAuto;
@@ -180,7 +176,7 @@ std::vector<Option> table(Config* c) {
        "for node_exporter; the first group's counts"},
       {"live_view",
        value::text(&c->live_view, "auto, off, or a folder in memory, as an absolute path",
-                   [](const std::string& text) { return text == "auto" || text == "off" || begins_with(text, "/"); }),
+                   [](const std::string& text) { return text == "auto" || text == "off" || text[0] == '/'; }),
        "where `python -m switchml status` finds what a process does; auto: /dev/shm, else $XDG_RUNTIME_DIR"},
       {"log_level", value::log_level(&c->log_level), "least severe level that is logged"},
       {"faults",
@@ -205,6 +201,10 @@ std::string setting_of(const std::string& written) {
     if (written == info.name || written == variable_of(info.name)) return info.name;
   }
   return {};
+}
+
+bool begins_with(const std::string& text, const std::string& start) {
+  return text.compare(0, start.size(), start) == 0;
 }
 
 Status bad_value(const std::string& written, const std::string& given, const std::string& allowed) {

@@ -221,7 +221,7 @@ void MetricsService::begin(const std::string& where, Text text) {
 }
 
 void MetricsService::end() {
-  std::unique_ptr<Outlet> ended;  // after the lock: its threads may be in a text that asks for place()
+  std::unique_ptr<Outlet> ended;  // It ends after the lock is free: its threads may be in a text that asks for place().
   const std::lock_guard<std::mutex> lock(state().mutex);
   ended = std::move(state().outlet);
 }

@@ -18,7 +18,7 @@ _MAGIC = b"SWLIVE1\0"
 _MOST_FILES = 4096
 _MOST_BYTES = _MOST_DOORS = 1 << 17  # of a page that are read, and of a group's doors
 _TRIES = 20  # for texts that are being written
-#: /proc/PID/stat, and what it means for a job.
+#: The fields of a page that must be numbers, by table.
 _NUMBERS = {
     "groups": (
         *(
@@ -40,6 +40,7 @@ _NUMBERS = {
 }
 _TEXTS = ("name", "transport", "switch_name", "waits_for", "failure")
 _MOST_RANKS, _MOST_GROUPS, _MOST_ROWS = 1024, 48, 256
+#: /proc/PID/stat, and what it means for a job.
 _STATES = {"T": "stopped", "t": "in a debugger", "Z": "dead", "X": "dead"}
 
 
