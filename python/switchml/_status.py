@@ -31,9 +31,7 @@ def add_options(parser):
     parser.add_argument(
         "--timeout", type=_arguments.seconds, default=0.6, help="seconds that other hosts may take (0.6)"
     )
-    parser.add_argument(
-        "--folder", type=_folder, default="", help="where pages are, if the job's SWITCHML_LIVE_VIEW says so"
-    )
+    parser.add_argument("--folder", type=_folder, help="where pages are, if the job's SWITCHML_LIVE_VIEW says so")
     parser.epilog = "Status 0: groups were found, whatever they do; 1: none."
 
 

@@ -272,6 +272,17 @@ def test_another_user_sees_nothing(folder):
         assert os.waitpid(child, 0)[1] == 0
 
 
+def test_where_pages_are_the_environment_says_too(folder):
+    command = [sys.executable, "-m", "switchml", "status", "--json"]
+    with ranks(folder, size=2) as own:
+        for where in (folder, "auto", ""):
+            environment = {**os.environ, "SWITCHML_LIVE_VIEW": where}
+            done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, env=environment)
+            assert done.stderr == ""
+            seen = {row.get("pid") for group in json.loads(done.stdout)["groups"] for row in group["ranks"]}
+            assert ({own.pid(0), own.pid(1)} <= seen) == (where == folder)
+
+
 def test_no_page_where_none_is_wanted(folder):
     with ranks(folder, size=2, SWITCHML_LIVE_VIEW="off") as own:
         assert own.run(all_reduce) == [2.0] * 2
