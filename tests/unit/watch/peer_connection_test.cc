@@ -33,7 +33,7 @@ struct Pair {
 
 TEST(PeerConnection, MessagesArriveWholeHoweverTheyAreCut) {
   Pair pair;
-  const std::string bytes = std::string("G\x07\x05", 3) + "hello" + std::string("F\0\0", 3);
+  const std::string bytes = std::string("G\x07\x03\x05", 4) + "hello" + std::string("F\0\0\0", 4);
   std::vector<PeerMessage> all;
   for (const char byte : bytes) {
     for (const PeerMessage& message : pair.read(std::string(1, byte))) all.push_back(message);
@@ -42,7 +42,7 @@ TEST(PeerConnection, MessagesArriveWholeHoweverTheyAreCut) {
   ASSERT_EQ(all.size(), 4U);
   for (const size_t i : {0U, 2U}) {
     EXPECT_EQ(all[i].word, PeerWord::kGreeting);
-    EXPECT_EQ(all[i].rank, 7);
+    EXPECT_EQ(all[i].rank, 775);
     EXPECT_EQ(all[i].text, "hello");
     EXPECT_EQ(all[i + 1].word, PeerWord::kFarewell);
     EXPECT_EQ(all[i + 1].text, "");
@@ -53,7 +53,7 @@ TEST(PeerConnection, MessagesArriveWholeHoweverTheyAreCut) {
 TEST(PeerConnection, WhatOneSendsTheOtherReceives) {
   Pair pair;
   PeerConnection other(std::move(pair.there), seconds(10));
-  other.send({PeerWord::kLoss, 127, std::string(300, 'x')});
+  other.send({PeerWord::kLoss, 1023, std::string(300, 'x')});
   other.finish();
   std::vector<PeerMessage> messages;
   const auto take = [&](const PeerMessage& message) { messages.push_back(message); };
@@ -61,7 +61,7 @@ TEST(PeerConnection, WhatOneSendsTheOtherReceives) {
   EXPECT_TRUE(pair.here->receive(take, &error));
   ASSERT_EQ(messages.size(), 1U);
   EXPECT_EQ(messages[0].word, PeerWord::kLoss);
-  EXPECT_EQ(messages[0].rank, 127);
+  EXPECT_EQ(messages[0].rank, 1023);
   EXPECT_EQ(messages[0].text, std::string(255, 'x')) << "cut to what fits";
   EXPECT_FALSE(pair.here->receive(take, &error));
   EXPECT_EQ(error, 0) << "closed";
