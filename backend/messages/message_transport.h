@@ -13,7 +13,7 @@
 
 namespace switchml {
 
-using RankSet = std::bitset<kMaxWorkers>;
+using RankSet = std::bitset<kMaxRanks>;
 
 struct MessageRecord {
   enum Kind : uint32_t {

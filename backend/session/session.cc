@@ -14,10 +14,10 @@ namespace {
 constexpr Duration kHostPatience = seconds(24 * 3600);
 
 Status check_group(const GroupInfo& group) {
-  if (group.size < 1 || group.size > kMaxWorkers || group.rank < 0 || group.rank >= group.size) {
+  if (group.size < 1 || group.size > kMaxRanks || group.rank < 0 || group.rank >= group.size) {
     return {Code::kInvalidArgument, "rank " + std::to_string(group.rank) + " of a group of " +
-                                        std::to_string(group.size) + ": a group has 1 to " +
-                                        std::to_string(kMaxWorkers) + " ranks, counted from 0"};
+                                        std::to_string(group.size) + ": a group has 1 to " + std::to_string(kMaxRanks) +
+                                        " ranks, counted from 0"};
   }
   return {};
 }

@@ -14,8 +14,8 @@ namespace switchml::shm {
 namespace {
 constexpr size_t kBoxLine = 64;
 constexpr int kWordBits = 64;
-constexpr size_t kWords = kMaxWorkers / kWordBits;
-static_assert(kMaxWorkers % kWordBits == 0);
+constexpr size_t kWords = kMaxHostRanks / kWordBits;
+static_assert(kMaxHostRanks % kWordBits == 0);
 }  // namespace
 
 size_t mail_begin(const BoardShape& shape) { return in_pages(shape.bytes()); }
@@ -50,7 +50,7 @@ size_t Mail::boxes_bytes(int ranks) { return static_cast<size_t>(ranks) * sizeof
 
 Mail::Mail(int ranks, uint8_t* memory)
     : ranks_(ranks), boxes_(reinterpret_cast<Box*>(memory)), rings_(memory + boxes_bytes(ranks)) {
-  SWITCHML_ASSERT(ranks >= 1 && ranks <= kMaxWorkers && reinterpret_cast<uintptr_t>(memory) % kBoxLine == 0);
+  SWITCHML_ASSERT(ranks >= 1 && ranks <= kMaxHostRanks && reinterpret_cast<uintptr_t>(memory) % kBoxLine == 0);
 }
 
 Ring Mail::ring(int from, int to) const {

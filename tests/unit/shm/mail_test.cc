@@ -17,7 +17,7 @@ using testing::MailMemory;
 using Sleeper = Mail::Sleeper;
 
 TEST(Mail, IsBounded) {
-  for (int ranks = 1; ranks <= kMaxWorkers; ++ranks) {
+  for (int ranks = 1; ranks <= kMaxHostRanks; ++ranks) {
     EXPECT_LE(Mail::bytes(ranks), Mail::kMaxRingsBytes + Mail::boxes_bytes(ranks)) << ranks;
     EXPECT_GE(Mail::capacity(ranks), 512U) << ranks;
   }
@@ -32,7 +32,7 @@ TEST(Mail, LiesBetweenTheBoardAndTheArenas) {
 }
 
 TEST(Mail, SaysWhoHasSignalled) {
-  const MailMemory memory(kMaxWorkers);
+  const MailMemory memory(kMaxHostRanks);
   const Mail& mail = memory.mail();
   EXPECT_FALSE(mail.any_signal(0));
   for (const int from : {1, 63, 64, 127}) mail.signal(from, 0);
