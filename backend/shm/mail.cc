@@ -13,7 +13,7 @@ namespace switchml::shm {
 
 namespace {
 constexpr size_t kBoxLine = 64;
-constexpr int kWordBits = 64;
+constexpr size_t kWordBits = RankSet::kWordBits;
 constexpr size_t kWords = kMaxHostRanks / kWordBits;
 static_assert(kMaxHostRanks % kWordBits == 0);
 }  // namespace
@@ -76,10 +76,9 @@ bool Mail::any_signal(int rank) const {
 
 RankSet Mail::take_signals(int rank) const {
   RankSet all;
-  for (size_t word = kWords; word-- > 0;) {
+  for (size_t word = 0; word < kWords; ++word) {
     std::atomic<uint64_t>& signals = boxes_[rank].signals[word];
-    all <<= kWordBits;
-    if (signals.load(std::memory_order_relaxed) != 0) all |= signals.exchange(0, std::memory_order_acq_rel);
+    if (signals.load(std::memory_order_relaxed) != 0) all.add(word, signals.exchange(0, std::memory_order_acq_rel));
   }
   return all;
 }

@@ -40,10 +40,11 @@ TEST(Mail, SaysWhoHasSignalled) {
   EXPECT_TRUE(mail.any_signal(0));
   EXPECT_FALSE(mail.any_signal(1));
   const RankSet signals = mail.take_signals(0);
-  EXPECT_EQ(signals.count(), 4U);
-  for (const size_t from : {1U, 63U, 64U, 127U}) EXPECT_TRUE(signals[from]) << from;
+  for (size_t from = 0; from < kMaxHostRanks; ++from) {
+    EXPECT_EQ(signals[from], from == 1 || from == 63 || from == 64 || from == 127) << from;
+  }
   EXPECT_FALSE(mail.any_signal(0));
-  EXPECT_TRUE(mail.take_signals(0).none());
+  EXPECT_FALSE(mail.take_signals(0).any());
 }
 
 TEST(Mail, NumbersMessagesByReceiver) {
