@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/config.h"
@@ -25,6 +26,15 @@ struct Opening {
   /// Leaves what this rank found out, or why it could not.
   Status say(const std::string& topic, const Result<Blob>& found) {
     return exchange.say(topic, found.ok() ? found.value() : Blob::failure(found.status()));
+  }
+
+  /// Rank 0 leaves what `make` returns, or why there is none, and all hear it. `what` it was to bring.
+  template <typename Make>
+  Result<Blob> by_rank_0(const std::string& topic, const std::string& what, Make&& make) {
+    if (group.rank == 0) {
+      if (Status status = say(topic, std::forward<Make>(make)()); !status.ok()) return status;
+    }
+    return hear(topic, what);
   }
 
   const Config& config;

@@ -30,12 +30,17 @@ class ExactStore : public Rendezvous {
   Result<std::string> get(const std::string& key, Time deadline) override {
     return store_.get(prefixed(key), deadline);
   }
-  Result<std::string> get_while(const std::string& key, Time deadline, const std::function<Status()>& ended) override {
-    return store_.get_while(prefixed(key), deadline, ended);
+  Result<bool> has_all(const std::vector<std::string>& keys) override { return store_.has_all(prefixed(keys)); }
+  Result<std::vector<std::string>> get_all(const std::vector<std::string>& keys) override {
+    return store_.get_all(prefixed(keys));
   }
 
  private:
   static std::string prefixed(const std::string& key) { return "exact/" + key; }
+  static std::vector<std::string> prefixed(std::vector<std::string> keys) {
+    for (std::string& key : keys) key = prefixed(key);
+    return keys;
+  }
   Rendezvous& store_;
 };
 

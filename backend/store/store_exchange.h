@@ -42,8 +42,11 @@ class StoreExchange {
   /// Follows an error of all ranks. Rank 0, as the store may end with its process, waits until all others have called
   /// it too, for `patience` at most. Where one is lost (wait_while) it waits for the rest of them, and less long.
   void part(Duration patience);
-  /// An error of `failed` ends this rank's waits.
-  void wait_while(std::function<Status()> failed) { failed_ = std::move(failed); }
+  /// An error of `failed` ends this rank's waits. `rest` sleeps for so long, or less where it hears of something new.
+  void wait_while(std::function<Status()> failed, std::function<void(Duration)> rest = nullptr) {
+    failed_ = std::move(failed);
+    rest_ = std::move(rest);
+  }
   /// Why waiting is of no use any more, for a wait for something else than others' words; else ok.
   Status ended();
   /// Why it is, where that is known within a second: a dead rank may have had the store, and other ranks may have left
@@ -52,11 +55,16 @@ class StoreExchange {
 
  private:
   Result<std::string> read(const std::string& topic, int rank, Time deadline);
+  Status read_some(const std::string& topic, int first, int count, Time deadline, std::vector<std::string>* texts);
+  static std::vector<std::string> keys_of(const std::string& topic, int first, int count);
+  Status note_missing(const std::string& topic, int first, int count, std::vector<int>* missing);
+  Status unreadable(const Status& why);
   std::string missing_message(const std::vector<int>& ranks, Duration waited) const;
 
   Rendezvous& store_;
   const GroupInfo& group_;
   std::function<Status()> failed_;
+  std::function<void(Duration)> rest_;
   bool known_ = false;  // The others know why this rank fails.
 };
 

@@ -139,7 +139,7 @@ bool is_named(Ranks* ranks, int victim) {
 }
 
 TEST(OpeningWatch, ARankThatIsKilledWhileAGroupOpensIsNamedWhateverItSaidBefore) {
-  constexpr int kMostWords = 11;
+  constexpr int kMostWords = 13;
   const struct {
     std::string hosts;
     Config config;
