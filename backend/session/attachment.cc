@@ -127,7 +127,7 @@ Result<std::vector<Blob>> await_all(StoreExchange& exchange, const Membership& m
   Status started = all.ok() ? await_watch(exchange, membership) : all.status();
   Blob open = started.ok() ? Blob() : Blob::failure(started);
   for (size_t rank = 0; started.ok() && rank < all->size(); ++rank) open.put(std::to_string(rank), all->at(rank));
-  const Status said = exchange.say("open", open);
+  const Status said = exchange.tell_all("open", open);
   if (!started.ok()) return started;
   return said.ok() ? std::move(all) : said;
 }
@@ -137,6 +137,7 @@ Result<std::vector<Blob>> start_together(Membership& membership, Rendezvous& sto
                                          const std::function<Status()>& ended,
                                          const std::function<const Engine&()>& start, const Blob& mine) {
   StoreExchange exchange(store, membership.group());
+  if (watch != nullptr) exchange.use(watch->bell());
   const auto step = [&]() -> Result<std::vector<Blob>> {
     const Engine& engine = start();
     exchange.wait_while([&engine, &ended, &membership, watch] {

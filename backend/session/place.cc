@@ -28,11 +28,8 @@ class PlaceAgreement {
   }
 
   Result<Place> run() {
-    if (is_rank_0()) {
-      if (Status status = opening_.say("switch", provide_place()); !status.ok()) return status;
-    }
     const Time begin = monotonic_now();
-    auto blob = opening_.hear("switch", "find a switch");
+    auto blob = opening_.by_rank_0("switch", "find a switch", [this] { return provide_place(); });
     const Time now = monotonic_now();
     if (!blob.ok() && now >= opening_.time.deadline())
       return opening_.exchange.who_is_missing("hello", now - begin, blob.status());

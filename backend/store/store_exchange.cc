@@ -33,6 +33,12 @@ Status StoreExchange::say(const std::string& topic, const Blob& blob) {
   return cause_of({Code::kUnavailable, "the store of " + group_.name + " cannot be written: " + status.message()});
 }
 
+Status StoreExchange::tell_all(const std::string& topic, const Blob& blob) {
+  Status status = say(topic, blob);
+  if (status.ok() && bell_.ring) bell_.ring();
+  return status;
+}
+
 Result<std::vector<Blob>> StoreExchange::hear_all(const std::string& topic, Time deadline) {
   const Time begin = monotonic_now();
   std::vector<Blob> blobs;
@@ -140,23 +146,29 @@ Status StoreExchange::ended() {
 // told that a rank has given up.
 Result<std::string> StoreExchange::read(const std::string& topic, int rank, Time deadline) {
   const std::string key = rank_key(topic, rank);
+  const bool gathers = group_.rank == 0;  // It alone looks so often.
   const Time begin = monotonic_now();
   Duration pause = kShortestPause;
-  for (;;) {
+  for (bool first = true;; first = false) {
     auto text = store_.get(key, Time());
     if (text.ok()) return text;
     if (text.status().code() != Code::kTimeout) return unreadable(text.status());
     const Time now = monotonic_now();
     if (now >= deadline) return text;
     check_interruption();
-    if (Status end = ended(); !end.ok()) return end;
-    const Duration most = std::min<Duration>(pause, deadline - now);
-    rest_ ? rest_(most) : std::this_thread::sleep_for(most);
-    pause = std::min(pause * 2, longest_pause(now - begin));
+    if (!first || (failed_ && !failed_().ok())) {
+      if (Status end = ended(); !end.ok()) return end;
+    }
+    rest(std::min<Duration>(pause, deadline - now), rank == 0);
+    pause = std::min<Duration>(pause * 2, longest_pause(now - begin) / (gathers ? 5 : 1));
   }
 }
 
-// Of several ranks nothing where not all have said it; one is awaited.
+void StoreExchange::rest(Duration most, bool until_ring) const {
+  bell_.rest ? bell_.rest(most, until_ring) : std::this_thread::sleep_for(most);
+}
+
+// Nothing of several ranks where not all have said it; one is awaited.
 Status StoreExchange::read_some(const std::string& topic, int first, int count, Time deadline,
                                 std::vector<std::string>* texts) {
   if (count == 1) {
