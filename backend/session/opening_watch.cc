@@ -21,7 +21,7 @@ namespace switchml {
 namespace {
 
 constexpr Duration kGreetingTime = seconds(1);  // An opening waits so long where rank 0 does not answer.
-constexpr Duration kGlance = microseconds(200);
+constexpr Duration kGlance = microseconds(100), kLongGlance = milliseconds(1);
 constexpr Duration kLookPause = milliseconds(500);
 constexpr Duration kDeafTime = milliseconds(100);  // A rank that gives up does not ring.
 
@@ -96,6 +96,7 @@ OpeningWatch::OpeningWatch(const Config& config, const GroupInfo& group, Rendezv
   options_.process = this_process();
   options_.patience = config.failure_timeout;
   options_.warn_unheard = false;  // the session's own watch does
+  options_.tells_leaves = false;  // rank 0 alone looks for others
   options_.on_loss = [this](int, const std::string& text, bool) { lose(text); };
   options_.on_news = [this](int, const std::string&) {
     const std::lock_guard<std::mutex> lock(mutex_);
@@ -173,7 +174,10 @@ void OpeningWatch::meet_rank_0() {
   if (!address.ok()) return;
   watch_ = std::make_unique<PeerWatch>(options_, address.value());
   const Time end = monotonic_now() + kGreetingTime;
-  while (watch_->connected() == 0 && !watch_->is_over() && monotonic_now() < end) std::this_thread::sleep_for(kGlance);
+  for (Duration pause = kGlance; watch_->connected() == 0 && !watch_->is_over() && monotonic_now() < end;
+       pause = std::min<Duration>(2 * pause, kLongGlance)) {
+    std::this_thread::sleep_for(pause);
+  }
 }
 
 // Only a connection says something of other hosts: a firewall may refuse one in their name.
