@@ -59,6 +59,7 @@ struct SessionParameters : Route {
   int worker = 0;                         // this rank in its group, or its host among the hosts that the group runs on
   int workers = 1;                        // ranks in the group, or hosts
   int ranks = 0;                          // Ranks of the group; 0: as many as workers.
+  bool seals_ranks = false;               // What ranks send each other is sealed, whatever the switch takes.
   std::vector<std::string> worker_names;  // Follow the word "rank" in messages; none: their numbers.
   Endpoint own_address;                   // Where other hosts of the group reach this one; port 0; empty: nowhere.
   int shards = 1;
