@@ -38,7 +38,7 @@ MAY_INCLUDE = {
     "store": {"base"},
     "client": {"base", "wire", "socket", "seal", "transport", "engine", "switchd", "store"},
     "path": {"base", "wire", "transport", "format", "engine", "store"},
-    "watch": {"base", "socket"},
+    "watch": {"base", "socket", "seal", "transport"},
     "live": {"base", "socket"},
     "failover": {"base", "wire", "socket", "slots", "seal", "transport", "engine", "switchd", "store", "client"},
     "session": {
