@@ -10,6 +10,7 @@
 
 #include "base/clock.h"
 #include "base/limits.h"
+#include "seal/seal_key.h"
 #include "transport/transport.h"
 #include "wire/checksum.h"
 #include "wire/control.h"
@@ -26,8 +27,9 @@ struct Route {
   Duration renewal() const { return std::min<Duration>(lease / 4, most_silence); }  // [LEASE-5]
   bool controlled = false;  // A controller answers requests: its silence says nothing about the switch.
   Endpoint switch_endpoint;
-  std::string switch_name;  // Messages have it: "127.0.0.1:40000 (embedded in rank 0)".
-  uint64_t tree_id = 0;     // Number of a controller's tree of switches; 0: not planned.
+  std::optional<SealKey> seal;  // Of links to that switch; none: frames travel in the clear.
+  std::string switch_name;      // Messages have it: "127.0.0.1:40000 (embedded in rank 0)".
+  uint64_t tree_id = 0;         // Number of a controller's tree of switches; 0: not planned.
 };
 
 /// How a shard's slots are shared out among its lanes, which take them in this order. In an exact session data lanes
