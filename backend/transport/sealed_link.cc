@@ -27,8 +27,8 @@ using seal::kSealBytes;
 using Verdict = seal::SealedReceiver::Verdict;
 
 constexpr size_t kMostPeers = 4096;          // [SEAL-16]
-constexpr size_t kScratchBytes = 256 << 10;  // of frames that leave together: they stay in the cache
-constexpr int kGreetingsUnanswered = 3;      // from so many on the peer is said not to answer
+constexpr size_t kScratchBytes = 256 << 10;  // Frames that leave together: they stay in the cache.
+constexpr int kGreetingsUnanswered = 3;      // A peer that was sent so many is said not to answer.
 
 size_t aligned(size_t bytes) {
   return (bytes + FrameMemory::kAlignment - 1) / FrameMemory::kAlignment * FrameMemory::kAlignment;
@@ -41,7 +41,7 @@ bool goes_down(const TxFrame& frame) {
   return kind == wire::Kind::kResult || kind == wire::Kind::kReply || kind == wire::Kind::kExactResult;
 }
 
-/// The queue pairs of the link below, but for memory of tensors: no card encrypts what it writes there.
+/// The queue pairs of the link below, but for memory of tensors: no card encrypts what it writes there. [SEAL-18]
 class SealedQueuePairs final : public QueuePairs {
  public:
   explicit SealedQueuePairs(QueuePairs* below) : below_(below) {}
@@ -103,7 +103,7 @@ class Peers {
   }
 
  private:
-  // A card's peer is reached by its queue pair and beside it: two ways, which may end in two links there.
+  // A card's peer is reached by its queue pair and beside it: two ways, which may end in two links there. [SEAL-17]
   static Endpoint key_of(const Endpoint& to, bool beside) {
     Endpoint key = to;
     if (beside) key.carrier = Carrier::kPackets;
@@ -117,7 +117,7 @@ class Peers {
 
   std::unordered_map<Endpoint, Peer, EndpointHash> table_;
   std::list<Peer*> proven_;
-  std::list<Peer*> unproven_;  // that have sent a greeting, which may be one that an attacker repeats
+  std::list<Peer*> unproven_;  // They have sent a greeting, which may be one that an attacker repeats.
   Peer* last_ = nullptr;
 };
 
@@ -390,6 +390,9 @@ std::string SealedLink::take_error() {
 
 std::unique_ptr<Transport> seal_link(std::unique_ptr<Transport> below, const SealKey& key, SealEnd end,
                                      SealOptions options) {
+  // What OpenSSL lacks shows here, and not with the first frame.
+  seal::Greeting(seal::GreetingKey(key), 0, random_bytes);
+  options.make_aead({}, seal::AeadUse::kSeal);
   return std::make_unique<SealedLink>(std::move(below), key, end, std::move(options));
 }
 
