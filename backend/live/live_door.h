@@ -2,7 +2,7 @@
 // that it knows the door's key gets the pages of all processes of this user on this host, also of those that are
 // stopped. Pages of the same user have the key (LiveGroup::show_doors).
 //
-// Both ends prove that they know the key. What follows is neither encrypted nor sealed, as all that ranks say.
+// Both ends prove that they know the key. What follows is neither encrypted nor authenticated.
 //
 //   door: kDoorMagic, a nonce of 8 bytes
 //   asker: a nonce of 8 bytes, SipHash-2-4 of "ask" and both nonces

@@ -60,6 +60,10 @@ bool is_over(const std::string& sign) {
   return ::connect(fd.get(), reinterpret_cast<const sockaddr*>(&address), size) != 0 && errno == ECONNREFUSED;
 }
 
+std::shared_ptr<const seal::StreamDoorOwner> make_door() {
+  return std::make_shared<const seal::StreamDoorOwner>(random_seal_key(), random_bytes);
+}
+
 }  // namespace
 
 WatchMeeting WatchMeeting::offer(const Result<Endpoint>& own_address, const std::string& group) {
@@ -70,7 +74,7 @@ WatchMeeting WatchMeeting::offer(const Result<Endpoint>& own_address, const std:
                            << ": the death of a rank will be noticed by timeouts only: " << listener.status().message();
     return meeting;
   }
-  meeting.key = random_bits();
+  meeting.owner = make_door();
   meeting.listener = std::move(listener.value());
   return meeting;
 }
@@ -78,15 +82,24 @@ WatchMeeting WatchMeeting::offer(const Result<Endpoint>& own_address, const std:
 void WatchMeeting::write(Blob* blob) const {
   if (!listener.valid()) return;
   blob->set("watch", to_string(local_endpoint(listener.get())));
-  blob->set("watch_key", key);
+  blob->set("watch_key", to_text(owner->door()));
 }
 
 WatchMeeting WatchMeeting::read(const Blob& blob) {
   WatchMeeting meeting;
   const auto address = literal_address(blob.text("watch"), 0);
-  if (address.ok()) meeting.address = address.value();
-  blob.number("watch_key", UINT64_MAX, &meeting.key);
+  const auto door = seal::parse_stream_door(blob.text("watch_key"));
+  if (!address.ok() || !door.ok()) return meeting;
+  meeting.address = address.value();
+  meeting.door = door.value();
   return meeting;
+}
+
+uint64_t WatchMeeting::number() const {
+  const seal::StreamDoor known = owner ? owner->door() : door;
+  uint64_t number = 0;
+  std::memcpy(&number, known.half.data(), sizeof number);
+  return number;
 }
 
 OpeningWatch::OpeningWatch(const Config& config, const GroupInfo& group, Rendezvous& store)
@@ -158,10 +171,10 @@ void OpeningWatch::listen(Blob* hello) {
   const auto at = config_.interface.empty() ? any_endpoint(AF_INET) : announced_address(config_.interface);
   auto listener = at.ok() ? listen_tcp(at.value()) : Result<Fd>(at.status());
   if (!listener.ok()) return;
-  options_.key = random_bits();
+  auto door = make_door();
   hello->set("watch", to_string(local_endpoint(listener->get())));
-  hello->set("watch_key", options_.key);
-  watch_ = std::make_unique<PeerWatch>(options_, std::move(listener.value()));
+  hello->set("watch_key", to_text(door->door()));
+  watch_ = std::make_unique<PeerWatch>(options_, std::move(listener.value()), std::move(door));
 }
 
 void OpeningWatch::meet_rank_0() {
@@ -169,10 +182,12 @@ void OpeningWatch::meet_rank_0() {
   if (!text.ok()) return;
   meets_ = false;
   const auto hello = Blob::parse(text.value());
-  if (!hello.ok() || !hello->number("watch_key", UINT64_MAX, &options_.key)) return;
+  if (!hello.ok()) return;
+  const auto door = seal::parse_stream_door(hello->text("watch_key"));
+  if (!door.ok()) return;
   const auto address = address_of_rank_0(hello.value(), own_);
   if (!address.ok()) return;
-  watch_ = std::make_unique<PeerWatch>(options_, address.value());
+  watch_ = std::make_unique<PeerWatch>(options_, address.value(), door.value());
   const Time end = monotonic_now() + kGreetingTime;
   for (Duration pause = kGlance; watch_->connected() == 0 && !watch_->is_over() && monotonic_now() < end;
        pause = std::min<Duration>(2 * pause, kLongGlance)) {

@@ -22,15 +22,18 @@ namespace switchml {
 
 /// How the watches of a session find each other.
 struct WatchMeeting {
-  Fd listener;       // Rank 0's, where it can listen.
-  Endpoint address;  // Of that listener, on the other ranks; size 0: there is none.
-  uint64_t key = 0;
+  Fd listener;                                         // Rank 0's, where it can listen.
+  std::shared_ptr<const seal::StreamDoorOwner> owner;  // Of the listener's door; else null.
+  Endpoint address;                                    // Of that listener, on the other ranks; size 0: there is none.
+  seal::StreamDoor door;
 
   /// Rank 0 listens at its host's address. A group can do without.
   static WatchMeeting offer(const Result<Endpoint>& own_address, const std::string& group);
   /// Tells the other ranks.
   void write(Blob* blob) const;
   static WatchMeeting read(const Blob& blob);
+  /// Is the same on all ranks, and on those of no other group; 0: there is no listener.
+  uint64_t number() const;
 };
 
 class OpeningWatch {

@@ -19,6 +19,7 @@
 #include "transport/direct_link.h"
 #include "transport/guarded_listener.h"
 #include "transport/rdma/rdma.h"
+#include "transport/sealed_link.h"
 #include "transport/tcp.h"
 #include "transport/udp.h"
 #include "transport/udp_local.h"
@@ -115,6 +116,12 @@ Result<SwitchLinks> open_links(const ServerOptions& options) {
     SWITCHML_LOG(kWarning) << "switch " << to_string(links.udp->local())
                            << " serves UDP only: " << tcp.status().message();
     return links;
+  }
+}
+
+void seal_links(const SealKey& key, SwitchLinks* links) {
+  for (auto* link : {&links->udp, &links->tcp, &links->card}) {
+    if (*link != nullptr) *link = seal_link(std::move(*link), key, SealEnd::kSwitch);
   }
 }
 
@@ -362,9 +369,10 @@ Result<std::unique_ptr<SwitchServer>> SwitchServer::start(const ServerOptions& o
   switch_options.suits_tcp = links->tcp != nullptr;
   if (switch_options.seed == 0) switch_options.seed = random_bits();
   try {
+    if (options.seal) seal_links(*options.seal, &links.value());
     return std::unique_ptr<SwitchServer>(new SwitchServer(std::move(links.value()), switch_options, options.control));
-  } catch (const NoThread& none) {
-    return none.status();
+  } catch (const StatusError& error) {  // no thread, or no cipher
+    return error.status();
   }
 }
 

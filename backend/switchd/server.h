@@ -8,11 +8,13 @@
 #include <atomic>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "base/port_wish.h"
 #include "base/status.h"
+#include "seal/seal_key.h"
 #include "softswitch/switch.h"
 #include "switchd/locked_switch.h"
 #include "transport/side_work.h"
@@ -30,6 +32,9 @@ struct ServerOptions {
   /// A controller's agent, which gets workers' requests; without it the switch follows rules of its own. Excludes TCP.
   /// Borrowed, outlives the server; called from its threads with the switch locked, so it must only take a copy.
   softswitch::ControlTap* control = nullptr;
+  /// Members and strangers are heard, and spoken to, over sealed links alone (transport/sealed_link.h). None: in the
+  /// clear.
+  std::optional<SealKey> seal;
 };
 
 class Meetings;

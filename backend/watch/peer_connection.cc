@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <utility>
 
 #include "socket/close_on_fork.h"
 
@@ -34,13 +35,13 @@ void keep_alive(int fd, Duration patience) {
 
 }  // namespace
 
-PeerConnection::PeerConnection(Fd socket, Duration patience) : socket_(std::move(socket)) {
-  keep_alive(socket_.get(), patience);
-  close_on_fork(socket_.get());
+PeerConnection::PeerConnection(ByteStream stream, Duration patience) : stream_(std::move(stream)) {
+  keep_alive(fd(), patience);
+  close_on_fork(fd());
 }
 
 PeerConnection::~PeerConnection() {
-  if (socket_.valid()) close_forgotten(socket_.release());
+  if (stream_.valid()) close_forgotten(stream_.release().release());
 }
 
 void PeerConnection::send(const PeerMessage& message) {
@@ -54,8 +55,8 @@ void PeerConnection::send(const PeerMessage& message) {
 }
 
 bool PeerConnection::flush() {
-  while (!cut_.empty()) {
-    const ssize_t sent = ::send(socket_.get(), cut_.data(), cut_.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+  while (!cut_.empty() || stream_.owes()) {
+    const ssize_t sent = stream_.send({reinterpret_cast<const uint8_t*>(cut_.data()), cut_.size()});
     if (sent < 0 && errno != EINTR) return false;
     cut_.erase(0, static_cast<size_t>(std::max<ssize_t>(sent, 0)));
   }
@@ -65,9 +66,9 @@ bool PeerConnection::flush() {
 bool PeerConnection::receive(const std::function<void(const PeerMessage&)>& take, int* error) {
   flush();
   char bytes[4096];
-  const ssize_t got = ::recv(socket_.get(), bytes, sizeof bytes, MSG_DONTWAIT);
+  const ssize_t got = stream_.receive(bytes, sizeof bytes);
   if (got <= 0) {
-    *error = got == 0 ? 0 : errno;
+    *error = got == 0 || errno == ByteStream::kCut ? 0 : errno;
     return got < 0 && (errno == EAGAIN || errno == EINTR);
   }
   received_.append(bytes, static_cast<size_t>(got));
@@ -86,6 +87,6 @@ bool PeerConnection::receive(const std::function<void(const PeerMessage&)>& take
   return true;
 }
 
-void PeerConnection::finish() { ::shutdown(socket_.get(), SHUT_WR); }
+void PeerConnection::finish() { ::shutdown(fd(), SHUT_WR); }
 
 }  // namespace switchml
