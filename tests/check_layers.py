@@ -32,7 +32,7 @@ MAY_INCLUDE = {
     "softswitch": {"base", "wire", "socket", "slots", "format", "exact", "integer"},
     "controller": {"base", "wire", "socket", "slots", "softswitch"},
     "api": {"base", "wire", "socket", "transport"},  # what protoc generates, and where it is served
-    "switchd": {"base", "wire", "socket", "softswitch", "transport", "api"},
+    "switchd": {"base", "wire", "seal", "socket", "softswitch", "transport", "api"},
     "controllerd": {"base", "wire", "socket", "controller", "transport", "api"},
     "store": {"base"},
     "client": {"base", "wire", "socket", "transport", "engine", "switchd", "store"},
