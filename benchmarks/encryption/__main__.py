@@ -6,8 +6,8 @@
 Two hosts are namespaces of this machine, and each has an embedded switch. Their links are limited to --rates Mbit/s,
 or not at all. Between two all-reduces each rank computes for --gap us of processor time, and writes its tensor. A round
 has a block of calls of each group, which begin by turns; results are verified. Ratios are those of a round, and in the
-table their medians: "speed" is plain over encrypted time (the median of the calls), "CPU" encrypted over plain processor
-time of the ranks' processes, without what they compute and write.
+table their medians: "speed" is plain over encrypted time (the median of the calls), "CPU" encrypted over plain
+processor time of the ranks' processes, without what they compute and write.
 """
 
 import argparse

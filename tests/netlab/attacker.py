@@ -164,6 +164,20 @@ class Vandal:
         return frames
 
 
+class Bender:
+    """Alters a bit of each n-th long segment of TCP, whose stream goes on."""
+
+    def __init__(self, every, least=1000):
+        self.every, self.least, self.long, self.altered, self.random = every, least, 0, 0, random.Random(1)
+
+    def __call__(self, packet):
+        self.long += not packet.is_udp and len(packet.payload) >= self.least
+        if self.long < self.every:
+            return [packet.octets]
+        self.long, self.altered = 0, self.altered + 1
+        return [packet.altered(self.random.randrange(8 * len(packet.payload)))]
+
+
 class Wise:
     """Alters an element of a contribution so that no checksum tells: it has read the session's key in a join."""
 

@@ -102,6 +102,17 @@ def test_what_is_altered_repeated_or_injected_is_dropped(network, is_keyed):
     job.end()
 
 
+def test_a_stream_with_altered_bits_gives_right_sums(network):
+    """Over TCP: a frame does not open, or what frames it is broken, and the connection is made again."""
+    network.attacker.hands = bender = attacker.Bender(50)
+    job = job_on(network, "bent", False, "tcp", **ON)
+    ranks = run(network, bender, job, "soak", 0.0, 2)
+    drops = job.run(GENEROUS, "drops")
+    assert bender.altered > 0 and all(rank["calls"] > 0 and rank["results_damaged"] == 0 for rank in ranks), ranks
+    assert sum(rank["dropped_forged"] for rank in drops) > 0, (bender.altered, drops)
+    job.end()
+
+
 def await_drops(network, before):
     """Its log is a second behind."""
     end = time.monotonic() + GENEROUS
