@@ -120,7 +120,16 @@ def files():
         "latency": runs({n: latencies(most * 1e-6) for n, most in ((2, 10), (4, 40), (8, 100))}),
         "status": {
             "runs": [
-                {"ranks": 2, "rows": [{"named": 2, "seconds": [0.1, 0.2], "cost": 1.0099}]},
+                {
+                    "ranks": 2,
+                    "rows": [
+                        {
+                            "named": 2,
+                            "seconds": [0.1, 0.2],
+                            "costs": {"calls": {"cost": 1.0099}, "steps": {"cost": 1.0009}},
+                        }
+                    ],
+                },
                 {"ranks": 32, "rows": [{"named": 2, "seconds": [0.99, 0.2]}]},
             ]
         },
@@ -233,7 +242,7 @@ def test_the_table_has_every_target():
         "one host, 4 KiB,": 6,
         "one host, 64 KiB,": 3,
         "one host, 1 MiB,": 3,
-        "status": 2,
+        "status": 3,
         "serving, ": 10,
         "between hosts, all_gather": 4,
         "between hosts, reduce_scatter": 3,
@@ -322,7 +331,9 @@ WORSE = {
     "status names one stopped rank of 32":
         lambda f: f["status"]["runs"][1]["rows"][0].update(named=1),
     "status, one host, 4 KiB, 2 ranks: p50 over that without a page":
-        lambda f: f["status"]["runs"][0]["rows"][0].update(cost=1.011),
+        lambda f: f["status"]["runs"][0]["rows"][0]["costs"]["calls"].update(cost=1.011),
+    "status, one host, 2 ranks: a DDP step over that without a page":
+        lambda f: f["status"]["runs"][0]["rows"][0]["costs"]["steps"].update(cost=1.0011),
     "between hosts, all_gather and reduce_scatter, 4 ranks: together over one after the other":
         lambda f: of_movement(f, "movements-network", 1, 4).update(switchml=[0.66] * 3),
     "between hosts, all_gather_into_tensor, 4 MiB, 8 ranks: time over Gloo's":
