@@ -24,7 +24,7 @@ MAY_INCLUDE = {
     "timer": {"base", "wire"},
     "seal": {"base", "wire"},
     "transport": {"base", "wire", "socket", "seal"},
-    "format": {"base", "wire", "slots", "transport"},
+    "format": {"base", "wire", "slots", "seal", "transport"},
     "exact": {"base", "wire", "kernels", "slots", "transport", "format"},
     "integer": {"base", "wire", "kernels", "slots", "transport", "format"},
     "engine": {"base", "wire", "socket", "slots", "timer", "transport", "format", "exact", "integer"},
@@ -46,7 +46,7 @@ MAY_INCLUDE = {
         *{"store", "client", "path", "watch", "live", "failover"},
     },
     "c10d": {
-        *{"base", "socket", "kernels", "transport", "engine", "messages", "shm", "store", "client", "live"},
+        *{"base", "socket", "kernels", "seal", "transport", "engine", "messages", "shm", "store", "client", "live"},
         "session",
     },
 }

@@ -309,6 +309,9 @@ Abilities Attachment::abilities() const {
   const std::string link = name_of(sessions_.front().switch_endpoint.carrier);
   Abilities abilities;
   abilities.precision = adds_exactly() ? "exact" : "integer";
+  const auto is_sealed = [](const SessionParameters& session) { return session.seal.has_value(); };
+  abilities.encrypts =
+      in_memory() ? sessions_.front().seals_ranks : std::all_of(sessions_.begin(), sessions_.end(), is_sealed);
   abilities.exchanges = in_memory();
   abilities.transport = memory_ == nullptr ? link : in_memory() ? "shm" : "shm+" + link;
   return abilities;
@@ -408,7 +411,8 @@ void Attachment::give_up_for_host(const Status& status) {
 // Memory that the card reads and writes, for a rank that shares none with others.
 void Attachment::open_arena(const Agreed& agreed, const Config& config) {
   const size_t bytes = arena_bytes(config, agreed.local.count);
-  if (bytes == 0 || sessions_.front().switch_endpoint.carrier != Carrier::kRdma) return;
+  const bool by_card = sessions_.front().switch_endpoint.carrier == Carrier::kRdma && !sessions_.front().seal;
+  if (bytes == 0 || !by_card) return;
   auto segment = shm::Segment::create(shm::in_pages(bytes));
   if (!segment.ok()) return;
   arena_ = shm::Arena::open(std::make_shared<shm::Segment>(std::move(segment.value())));

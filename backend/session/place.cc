@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <optional>
 #include <sstream>
 #include <utility>
 
@@ -47,6 +48,7 @@ class PlaceAgreement {
 
   Status read(const Blob& blob) {
     read_own_address(blob);
+    if (Status status = read_seals(blob); !status.ok()) return status;
     if (!blob.text("memory").empty()) return share_memory(blob);
     const std::string each = blob.text("each_host");
     Status status = each.empty() ? read_switch(blob) : serve_on_each_host(each);
@@ -63,9 +65,12 @@ class PlaceAgreement {
         SessionParameters there;
         there.worker = opening_.group.rank;
         if (Status status = read_place(blob, share, &there); !status.ok()) return status;
-        Status status =
-            take_place(SwitchAddress{there.switch_endpoint, there.switch_name, there.weight, there.tree_id});
-        if (!status.ok()) return status;
+        SwitchAddress at;
+        at.endpoint = there.switch_endpoint;
+        at.name = there.switch_name;
+        at.weight = there.weight;
+        at.tree_id = there.tree_id;
+        if (Status status = take_place(std::move(at)); !status.ok()) return status;
       }
       return {};
     }
@@ -89,6 +94,7 @@ class PlaceAgreement {
                                           " have addresses of IPv4 and of IPv6: name interfaces that have addresses "
                                           "of one of them (SWITCHML_INTERFACE)"};
     }
+    if (!place->seal && place_.seals.switches) place->seal = seal_;
     place_.switches.push_back(std::move(place.value()));
     return {};
   }
@@ -99,12 +105,21 @@ class PlaceAgreement {
     auto roster = read_hellos(opening_.config, hellos.value());
     if (!roster.ok()) return roster.status();
     place_.roster = std::move(roster.value());
-    const HostLayout& layout = place_.roster.layout;
     const auto& addresses = place_.roster.addresses;
     if (!one_host()) place_.own_address = addresses.ok() ? Result<Endpoint>(addresses.value()[0]) : addresses.status();
     if (!watched_) place_.watch_meeting = WatchMeeting::offer(place_.own_address, opening_.group.name);
+    auto seals = choose_seals(opening_.config, place_.roster, opening_.group.name);
+    if (!seals.ok()) return seals.status();
+    place_.seals = seals.value();
+    if (has_switches_in_ranks() && place_.seals.switches) seal_ = random_seal_key();
+    auto place = find_place(hellos.value());
+    if (place.ok()) place_.seals.write(&place.value());
+    return place;
+  }
+  Result<Blob> find_place(const std::vector<Blob>& hellos) {
     const Config& config = opening_.config;
-    if (!config.controller.empty()) return for_all(ask_controller(hellos.value()));
+    const HostLayout& layout = place_.roster.layout;
+    if (!config.controller.empty()) return for_all(ask_controller(hellos));
     if (config.switch_address.empty() && in_memory() && !place_.roster.faults) return offer_or_host();
     auto place = !config.switch_address.empty()              ? name_switches()
                  : layout.hosts() > 1 && wants_exact(config) ? each_host(layout)
@@ -131,6 +146,27 @@ class PlaceAgreement {
       place->set(address_key(rank), addresses.ok() ? to_literal(addresses.value()[host]) : kNone);
     }
     return place;
+  }
+
+  // ---- encryption ----
+  bool has_switches_in_ranks() const {
+    return opening_.config.switch_address.empty() && opening_.config.controller.empty();
+  }
+
+  // Every rank has a file with the key of switches that are named. One key is that of all switches in ranks: a rank has
+  // one link to them.
+  Status read_seals(const Blob& blob) {
+    place_.seals = Seals::read(blob);
+    if (!place_.seals.switches || seal_) return {};
+    if (!has_switches_in_ranks()) {
+      const auto key = named_key(opening_.config);
+      if (key.ok()) seal_ = key.value();
+      return key.status();
+    }
+    if (blob.text("seal").empty()) return {};  // Each switch's address has it.
+    const auto key = parse_seal_key(blob.text("seal"));
+    if (key.ok()) seal_ = key.value();
+    return key.status();
   }
 
   // ---- where each host is reached ----
@@ -238,7 +274,7 @@ class PlaceAgreement {
 
   Result<SwitchAddress> start_switch(bool one_host) {
     if (!place_.own_address.ok()) return place_.own_address.status();
-    return embedded_switch(opening_.config, place_.own_address.value(), one_host, opening_.group.name,
+    return embedded_switch(opening_.config, place_.own_address.value(), one_host, seal_, opening_.group.name,
                            opening_.group.rank, &place_.embedded);
   }
 
@@ -260,6 +296,7 @@ class PlaceAgreement {
     for (int host = 0; host < layout.hosts(); ++host) place_.switch_ranks.push_back(layout.ranks_of(host).front());
     Blob blob;
     blob.set("each_host", layout.text());
+    if (seal_) blob.set("seal", to_hex(*seal_));
     return blob;
   }
 
@@ -297,6 +334,7 @@ class PlaceAgreement {
 
   Opening& opening_;
   const bool watched_;
+  std::optional<SealKey> seal_;  // Of the group's switches, where links to them are sealed.
   Place place_;
 };
 

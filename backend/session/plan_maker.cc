@@ -145,6 +145,7 @@ Status PlanMaker::give_back(const Links& links, const Grants& granted, const Sta
     SessionParameters session;
     session.switch_endpoint = links.switches[i].endpoint;
     session.switch_name = links.switches[i].name;
+    session.seal = links.switches[i].seal;
     session.job = granted[i].job;
     session.epoch = granted[i].epoch;
     session.session_key = granted[i].session_key;

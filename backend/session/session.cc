@@ -44,6 +44,7 @@ Config config_of_hosts(const Config& config) {
   Config hosts = config;
   hosts.switch_address.clear();
   hosts.controller.clear();
+  hosts.switch_key_file.clear();
   hosts.precision = Precision::kAuto;
   hosts.fallback = false;
   hosts.payload_bytes = 0;
@@ -111,6 +112,8 @@ Status Session::attach_hosts(const Config& config, Time deadline) {
     pair_ = std::make_unique<PairedEngine>(first_->engine(), exact_->engine(), mixed ? kFewElements : 0);
     fate_->bind(first_->engine(), exact_->engine());
     abilities_.exchanges = exact_->abilities().exchanges;
+    abilities_.encrypts =
+        abilities_.encrypts && (exact_->abilities().transport == "shm" || exact_->abilities().encrypts);
     if (mixed) abilities_.precision = "mixed";
     return {};
   }

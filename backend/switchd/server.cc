@@ -374,7 +374,6 @@ Result<std::unique_ptr<SwitchServer>> SwitchServer::start(const ServerOptions& o
   auto links = open_links(options);
   if (!links.ok()) return links.status();
   if (Status status = add_card(options, &links.value()); !status.ok()) return status;
-  if (options.seal) seal_links(*options.seal, &links.value());
   softswitch::SwitchOptions switch_options = options.softswitch;
   switch_options.has_card = links->card != nullptr;
   const size_t granted = links->udp->limits().receive_buffer_bytes;
@@ -384,9 +383,10 @@ Result<std::unique_ptr<SwitchServer>> SwitchServer::start(const ServerOptions& o
   switch_options.suits_tcp = links->tcp != nullptr;
   if (switch_options.seed == 0) switch_options.seed = random_bits();
   try {
+    if (options.seal) seal_links(*options.seal, &links.value());
     return std::unique_ptr<SwitchServer>(new SwitchServer(std::move(links.value()), switch_options, options.control));
-  } catch (const NoThread& none) {
-    return none.status();
+  } catch (const StatusError& error) {  // no thread, or no cipher
+    return error.status();
   }
 }
 

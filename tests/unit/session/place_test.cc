@@ -352,7 +352,7 @@ TEST(EveryHost, InvitesItsGroupOnly) {
   EXPECT_NE(keys[0], keys[1]);
   for (const auto& rank : outcome.ranks) {
     const Endpoint at = rank->embedded->local();
-    auto link = connect_to_switch(at);
+    auto link = connect_to_switch(at, rank->sessions.front().seal);
     ASSERT_TRUE(link.ok()) << link.status().to_string();
     ControlClient client(*link.value(), at, "embedded");
     wire::Open asked;
