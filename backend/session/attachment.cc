@@ -259,6 +259,11 @@ void Attachment::open_messages(const Config& config, Duration spin) {
   options.ranks = membership_.group().size;
   options.key = random_bits();
   options.find_door = [this](int rank) { return door_of(rank); };
+  if (sessions_.front().seals_ranks) {
+    auto owner = std::make_unique<const seal::StreamDoorOwner>(random_seal_key(), random_bytes);
+    door_.set("messages_seal", to_text(owner->door()));
+    options.sealed = std::move(owner);
+  }
   door_.set("messages", to_string(local_endpoint(listener->get())));
   door_.set("messages_key", options.key);
   options.listener = std::move(listener.value());
@@ -297,11 +302,14 @@ void Attachment::show_live_doors() const {
 Result<MessageDoor> Attachment::door_of(int rank) const {
   const Blob& said = doors_.at(static_cast<size_t>(rank));
   const auto address = literal_address(said.text("messages"), 0);
+  const auto sealed = seal::parse_stream_door(said.text("messages_seal"));
   MessageDoor door;
-  if (!address.ok() || !said.number("messages_key", UINT64_MAX, &door.key)) {
+  const bool seals = sessions_.front().seals_ranks;
+  if (!address.ok() || !said.number("messages_key", UINT64_MAX, &door.key) || (seals && !sealed.ok())) {
     return Status(Code::kUnavailable, "it takes no connections");
   }
   door.address = address.value();
+  if (seals) door.sealed = sealed.value();
   return door;
 }
 
