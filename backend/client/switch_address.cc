@@ -74,6 +74,8 @@ Result<SwitchAddress> read_switch_address(const Blob& blob) {
   return address;
 }
 
+bool names_switches(const Config& config) { return !config.switch_address.empty() || !config.controller.empty(); }
+
 bool wants_exact(const Config& config) { return config.precision != Precision::kInteger && config.controller.empty(); }
 
 bool may_take_tcp(const Config& config) { return config.transport == "auto" && wants_exact(config); }

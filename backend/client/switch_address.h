@@ -32,6 +32,8 @@ inline constexpr uint64_t kInvitations = 16;
 void write_switch_address(const SwitchAddress& address, Blob* blob);
 Result<SwitchAddress> read_switch_address(const Blob& blob);
 
+/// Whether a user names the group's switches, or a controller that does: else they are in ranks, or there are none.
+bool names_switches(const Config& config);
 /// Whether opens without a controller ask for exact sessions.
 bool wants_exact(const Config& config);
 /// Whether the settings allow TCP between hosts without naming it. Chips, and so controllers, know UDP alone.

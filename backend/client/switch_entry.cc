@@ -75,11 +75,14 @@ Result<std::unique_ptr<Transport>> connect(const std::vector<Endpoint>& switches
   return make_udp_transport(udp_towards(switches));
 }
 
-/// Faults lie below the seal: what it opens has come whole.
-Result<std::unique_ptr<Transport>> sealed(Result<std::unique_ptr<Transport>> link, const std::optional<SealKey>& seal) {
+/// Faults lie below the seal: what it opens has come whole. `key_may_differ`: a user has given it to both ends.
+Result<std::unique_ptr<Transport>> sealed(Result<std::unique_ptr<Transport>> link, const std::optional<SealKey>& seal,
+                                          bool key_may_differ = false) {
   if (!link.ok() || !seal) return link;
+  SealOptions options;
+  options.key_may_differ = key_may_differ;
   try {
-    return seal_link(std::move(link.value()), *seal, SealEnd::kMember);
+    return seal_link(std::move(link.value()), *seal, SealEnd::kMember, std::move(options));
   } catch (const StatusError& error) {
     return error.status();
   }
@@ -108,8 +111,9 @@ Result<std::unique_ptr<Transport>> connect_shard(const Config& config, int rank,
                                                  const std::vector<Endpoint>& switches,
                                                  const std::optional<SealKey>& seal) {
   auto link = uses_card(switches.front().carrier) ? connect_card(config, switches) : connect(switches);
-  if (!link.ok() || config.faults.empty()) return sealed(std::move(link), seal);
-  return sealed(make_faulty_transport(std::move(link.value()), faults_of(config, rank, shard)), seal);
+  if (link.ok() && !config.faults.empty())
+    link = make_faulty_transport(std::move(link.value()), faults_of(config, rank, shard));
+  return sealed(std::move(link), seal, names_switches(config));
 }
 
 bool sessions_move(const Config& config) { return config.fallback && !config.controller.empty(); }

@@ -1,5 +1,6 @@
 # One target per folder of backend/; warnings are errors in our own code.
 find_package(Threads REQUIRED)
+find_package(OpenSSL 3.0 REQUIRED COMPONENTS Crypto)
 find_package(Python3 3.11 COMPONENTS Interpreter REQUIRED)
 
 add_library(switchml_flags INTERFACE)

@@ -56,7 +56,7 @@ class SealedSender {
 
  private:
   std::unique_ptr<Aead> aead_;
-  Front front_;  // of the next frame
+  Front front_;  // The next frame's.
 };
 
 /// Which counters have come: of all, and of the last kWindow each (RFC 6479). A counter before the window counts as one

@@ -11,7 +11,7 @@ namespace switchml::seal {
 inline constexpr size_t kHashBytes = 32;
 using Hash = std::array<uint8_t, kHashBytes>;
 
-/// Of the parts, one behind the other: up to 256 bytes together. Throws StatusError where OpenSSL refuses.
+/// The code of the parts, one behind the other: up to 256 bytes together. Throws StatusError where OpenSSL refuses.
 Hash hmac_sha256(ByteView key, std::initializer_list<ByteView> parts);
 
 /// Writes `size` bytes, up to 255 times 32. `info`: up to 128 bytes.

@@ -1,5 +1,6 @@
 #include "seal/initiator.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "wire/packet.h"
@@ -9,28 +10,38 @@ namespace switchml::seal {
 void Initiator::before_sending(ByteView head, ByteView rest) {
   const bool is_request =
       head.size >= wire::kControlBytes && wire::kind_of(head.data) == static_cast<uint8_t>(wire::Kind::kRequest);
-  if (is_request) note_request(head);
-  if (current_ && current_->sender.sealed() >= kFramesPerChannel) wants_channel_ = true;  // [SEAL-13]
-  if (!current_ || wants_channel_) {
-    if (!pending_) {
-      pending_.emplace(tools_.key, next_number_, tools_.random);
-      next_number_ = (next_number_ + 1) & 0x0f;
-      greetings_ = 0;
-      due_ = true;
-    }
-    wants_channel_ = false;
+  if (is_request) {
+    note_silence(kSilence / 2);
+    note_epoch(head);
+  } else if (head.size > 1 && (head.data[1] & wire::kFlagRepeat) != 0) {
+    note_silence(1);
   }
+  if (current_ && current_->sender.sealed() >= kFramesPerChannel) wants_channel_ = true;  // [SEAL-13]
+  if (!pending_ && (!current_ || wants_channel_)) {
+    pending_.emplace(tools_.key, next_number_, tools_.random);
+    next_number_ = (next_number_ + 1) & 0x0f;
+    greetings_ = 0;
+    due_ = true;
+  }
+  wants_channel_ = false;
   if (!pending_) return;
   // The same until it is answered: more of them would be answered in vain. [SEAL-11]
   due_ = due_ || !current_ || is_request || current_->sender.sealed() >= greeted_at_ + kRepeatAfter;
-  if (!current_ || !heard_) keep(head, rest);
+  keep(head, rest);
 }
 
 // [SEAL-13]
-void Initiator::note_request(ByteView frame) {
-  // Each is replied to. Where two in a row are not, the other end may have lost the channel.
-  if (!heard_) wants_channel_ = true;
-  heard_ = false;
+void Initiator::note_silence(uint64_t weight) {
+  if (!current_) return;
+  unheard_ += weight;
+  if (unheard_ < most_unheard_) return;
+  unheard_ = 0;
+  most_unheard_ = std::min(2 * most_unheard_, uint64_t{1} << 32);
+  wants_channel_ = true;
+}
+
+// [SEAL-13]
+void Initiator::note_epoch(ByteView frame) {
   const uint8_t type = wire::read_control(frame.data).type;
   const bool joins =
       type == static_cast<uint8_t>(wire::Request::kJoin) || type == static_cast<uint8_t>(wire::Request::kMeet);
@@ -66,6 +77,7 @@ bool Initiator::on_answer(const uint8_t* frame, size_t size) {
                            SealedReceiver(tools_.make_aead(keys->from_responder, AeadUse::kOpen))});
   pending_.reset();
   due_ = false;
+  unheard_ = 0;
   return true;
 }
 
@@ -81,7 +93,8 @@ SealedReceiver::Verdict Initiator::open(uint8_t* frame, size_t size) {
     if (!*channel || (*channel)->number != number) continue;
     const auto verdict = (*channel)->receiver.open(frame, size);
     if (verdict == SealedReceiver::Verdict::kOpened) {
-      heard_ = true;
+      unheard_ = 0;
+      most_unheard_ = kSilence;
       kept_.clear();  // The channel works.
     }
     return verdict;

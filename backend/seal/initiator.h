@@ -26,6 +26,9 @@ class Initiator {
   /// Bounds of what waits for an answer: the newest frames of up to so many bytes.
   static constexpr size_t kKeptFrames = 4;
   static constexpr size_t kKeptBytes = 256;
+  /// Silence of the other end, in repeated contributions, from which on it may have lost the channel; a request counts
+  /// as eight. Twice as much each time that an answer changes nothing.
+  static constexpr uint64_t kSilence = 16;
   /// A greeting that is not answered while an older channel works is repeated after so many frames.
   static constexpr uint64_t kRepeatAfter = 1024;
 
@@ -44,13 +47,15 @@ class Initiator {
   /// Takes an answer. True: there is a new channel, and take_kept() has what waited for it.
   bool on_answer(const uint8_t* frame, size_t size);
   std::vector<std::vector<uint8_t>> take_kept();
-  /// Opens a frame whose form is kFromResponder (SealedReceiver::open()).
+  /// SealedReceiver::open() of a frame of form kFromResponder. [SEAL-7]
   SealedReceiver::Verdict open(uint8_t* frame, size_t size);
 
   /// Whether the greeting of this public key is one of this end that waits for its answer.
   bool has_greeted_with(const PublicKey& its) const { return pending_ && public_key_of(pending_->frame()) == its; }
   /// How often the greeting that waits has been sent; 0: none waits.
   int unanswered() const { return pending_ ? greetings_ : 0; }
+  /// Whether the other end has shown before that it knows the key.
+  bool has_channel() const { return current_.has_value(); }
 
  private:
   struct Channel {
@@ -58,7 +63,8 @@ class Initiator {
     SealedSender sender;
     SealedReceiver receiver;
   };
-  void note_request(ByteView frame);
+  void note_silence(uint64_t weight);
+  void note_epoch(ByteView frame);
   void keep(ByteView head, ByteView rest);
 
   const Tools& tools_;
@@ -68,10 +74,11 @@ class Initiator {
   uint8_t next_number_ = 0;
   int greetings_ = 0;
   bool due_ = false;
-  uint64_t greeted_at_ = 0;        // frames of current_ then
-  bool wants_channel_ = false;     // a new one, in place of current_
-  bool heard_ = true;              // since the last request
-  std::optional<uint32_t> epoch_;  // of the last join
+  uint64_t greeted_at_ = 0;     // Frames of current_ then.
+  bool wants_channel_ = false;  // a new one, in place of current_
+  uint64_t unheard_ = 0;        // Silence so far.
+  uint64_t most_unheard_ = kSilence;
+  std::optional<uint32_t> epoch_;  // The last join's.
   std::deque<std::vector<uint8_t>> kept_;
 };
 

@@ -10,6 +10,7 @@ const GreetingFrame* Responder::on_greeting(const GreetingFrame& greeting) {
   for (std::optional<Channel>* channel : {&pending_, &current_, &previous_}) {
     if (*channel && (*channel)->greeting == its && tools_.key.is_signed(greeting, {})) return &(*channel)->answer;
   }
+  if (is_past(its)) return nullptr;
   const auto answer = answer_greeting(tools_.key, greeting, tools_.random);
   if (!answer) return nullptr;
   const uint8_t number = read_front(greeting.data()).channel;
@@ -21,6 +22,10 @@ const GreetingFrame* Responder::on_greeting(const GreetingFrame& greeting) {
               {tools_.make_aead(answer->keys.from_responder, AeadUse::kSeal), number, Form::kFromResponder},
               SealedReceiver(tools_.make_aead(answer->keys.from_initiator, AeadUse::kOpen))});
   return &pending_->answer;
+}
+
+bool Responder::is_past(const PublicKey& greeting) const {
+  return std::find(past_.begin(), past_.end(), greeting) != past_.end();
 }
 
 bool Responder::is_ambiguous(uint8_t number) const {
@@ -51,6 +56,7 @@ SealedReceiver::Verdict Responder::open(uint8_t* frame, size_t size) {
 SealedReceiver::Verdict Responder::open_with(std::optional<Channel>* channel, uint8_t* frame, size_t size) {
   const auto verdict = (*channel)->receiver.open(frame, size);
   if (verdict != SealedReceiver::Verdict::kOpened || channel != &pending_) return verdict;
+  if (previous_) past_[past_count_++ % past_.size()] = previous_->greeting;
   previous_.reset();
   if (current_) previous_.emplace(std::move(*current_));
   current_.reset();

@@ -1,6 +1,7 @@
 // The end of a sealed path that answers greetings, as a switch does. A state machine: no I/O, no clock.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <vector>
@@ -17,12 +18,12 @@ class Responder {
   /// `tools` outlive it.
   explicit Responder(const Tools& tools) : tools_(tools) {}
 
-  /// The answer to a greeting, which is the same again for the same greeting. Null: the greeting's end does not know
-  /// the key.
+  /// The answer to a greeting, which is the same again for the same one. Null: the greeting's end does not know the
+  /// key, or the greeting's channel was in use before.
   const GreetingFrame* on_greeting(const GreetingFrame& greeting);
   /// What seals frames; null: no data has come yet, and frames to there are lost.
   SealedSender* sender() { return current_ ? &current_->sender : nullptr; }
-  /// Opens a frame whose form is kFromInitiator (SealedReceiver::open()). The first that opens of a new channel makes
+  /// SealedReceiver::open() of a frame of form kFromInitiator. [SEAL-7] The first that opens of a new channel makes
   /// it the one of sender().
   SealedReceiver::Verdict open(uint8_t* frame, size_t size);
 
@@ -35,13 +36,17 @@ class Responder {
     SealedReceiver receiver;
   };
   bool is_ambiguous(uint8_t number) const;
+  bool is_past(const PublicKey& greeting) const;
   SealedReceiver::Verdict open_with(std::optional<Channel>* channel, uint8_t* frame, size_t size);
 
   const Tools& tools_;
   std::optional<Channel> pending_;
   std::optional<Channel> current_;
   std::optional<Channel> previous_;  // opens only
-  std::vector<uint8_t> copy_;        // scratch memory of open()
+  /// Greetings of channels that were in use, the last ones: what repeats one is late, or an attacker.
+  std::array<PublicKey, 16> past_{};
+  size_t past_count_ = 0;
+  std::vector<uint8_t> copy_;  // Scratch memory of open().
 };
 
 }  // namespace switchml::seal

@@ -22,7 +22,7 @@ SealKey random_seal_key();
 
 /// 64 digits of lower case.
 std::string to_hex(const SealKey& key);
-/// Of 64 hexadecimal digits, of either case. kInvalidArgument otherwise; its message never shows the text.
+/// The key in 64 hexadecimal digits, of either case. kInvalidArgument otherwise; its message never shows the text.
 Result<SealKey> parse_seal_key(const std::string& text);
 
 /// Whether this processor has instructions for AES and for GCM's multiplication. Without them sealing takes ten times

@@ -4,7 +4,8 @@
 //   rank                                   topic      what rank 0 does with it                 phase
 //   every rank: host, versions, settings,  hello      compares; finds the switch, or asks a    hello.h
 //     how its death is seen while opening             controller for one, or starts a switch
-//   rank 0: the switches' addresses        switch                                              place.h
+//   rank 0: the switches' addresses, what  switch                                              place.h
+//     is encrypted, and the key of that
 //     on several hosts without any:
 //   each host's first rank: its aggregator aggregator
 //     on one host, with memory to share:

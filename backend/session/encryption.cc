@@ -1,16 +1,15 @@
 #include "session/encryption.h"
 
 #include "base/log.h"
+#include "client/switch_address.h"
 
 namespace switchml {
 
 namespace {
 
-bool has_named_switch(const Config& config) { return !config.switch_address.empty() || !config.controller.empty(); }
-
 /// Why links to the group's switches cannot be sealed, and what to do; empty: they can.
 std::string why_no_key(const Config& config) {
-  if (!has_named_switch(config)) return "";
+  if (!names_switches(config)) return "";
   if (config.transport == "rdma" && !config.controller.empty()) {
     return "a switching chip, which queue pairs under a controller end at, decrypts nothing: set SWITCHML_TRANSPORT to "
            "udp";
@@ -39,7 +38,7 @@ Seals choose_by_itself(const Config& config, const Roster& roster, const std::st
   Seals seals;
   const std::string keyless = why_no_key(config), slow = why_slow(roster);
   const bool leaves_hosts = !roster.one_host();
-  const bool has_key = has_named_switch(config) && keyless.empty();
+  const bool has_key = names_switches(config) && keyless.empty();
   seals.switches = has_key || (leaves_hosts && keyless.empty() && slow.empty());
   seals.ranks = leaves_hosts && (slow.empty() || seals.switches);
   if (!leaves_hosts) return seals;

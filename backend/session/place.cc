@@ -111,7 +111,7 @@ class PlaceAgreement {
     auto seals = choose_seals(opening_.config, place_.roster, opening_.group.name);
     if (!seals.ok()) return seals.status();
     place_.seals = seals.value();
-    if (has_switches_in_ranks() && place_.seals.switches) seal_ = random_seal_key();
+    if (place_.seals.switches && !names_switches(opening_.config)) seal_ = random_seal_key();
     auto place = find_place(hellos.value());
     if (place.ok()) place_.seals.write(&place.value());
     return place;
@@ -149,16 +149,12 @@ class PlaceAgreement {
   }
 
   // ---- encryption ----
-  bool has_switches_in_ranks() const {
-    return opening_.config.switch_address.empty() && opening_.config.controller.empty();
-  }
-
   // Every rank has a file with the key of switches that are named. One key is that of all switches in ranks: a rank has
   // one link to them.
   Status read_seals(const Blob& blob) {
     place_.seals = Seals::read(blob);
     if (!place_.seals.switches || seal_) return {};
-    if (!has_switches_in_ranks()) {
+    if (names_switches(opening_.config)) {
       const auto key = named_key(opening_.config);
       if (key.ok()) seal_ = key.value();
       return key.status();

@@ -27,8 +27,8 @@ using seal::kSealBytes;
 using Verdict = seal::SealedReceiver::Verdict;
 
 constexpr size_t kMostPeers = 4096;          // [SEAL-16]
-constexpr size_t kScratchBytes = 256 << 10;  // of frames that leave together: they stay in the cache
-constexpr int kGreetingsUnanswered = 3;      // from so many on the peer is said not to answer
+constexpr size_t kScratchBytes = 256 << 10;  // Frames that leave together: they stay in the cache.
+constexpr int kGreetingsUnanswered = 3;      // A peer that was sent so many is said not to answer.
 
 size_t aligned(size_t bytes) {
   return (bytes + FrameMemory::kAlignment - 1) / FrameMemory::kAlignment * FrameMemory::kAlignment;
@@ -41,7 +41,7 @@ bool goes_down(const TxFrame& frame) {
   return kind == wire::Kind::kResult || kind == wire::Kind::kReply || kind == wire::Kind::kExactResult;
 }
 
-/// The queue pairs of the link below, but for memory of tensors: no card encrypts what it writes there.
+/// The queue pairs of the link below, but for memory of tensors: no card encrypts what it writes there. [SEAL-18]
 class SealedQueuePairs final : public QueuePairs {
  public:
   explicit SealedQueuePairs(QueuePairs* below) : below_(below) {}
@@ -103,7 +103,7 @@ class Peers {
   }
 
  private:
-  // A card's peer is reached by its queue pair and beside it: two ways, which may end in two links there.
+  // A card's peer is reached by its queue pair and beside it: two ways, which may end in two links there. [SEAL-17]
   static Endpoint key_of(const Endpoint& to, bool beside) {
     Endpoint key = to;
     if (beside) key.carrier = Carrier::kPackets;
@@ -117,7 +117,7 @@ class Peers {
 
   std::unordered_map<Endpoint, Peer, EndpointHash> table_;
   std::list<Peer*> proven_;
-  std::list<Peer*> unproven_;  // that have sent a greeting, which may be one that an attacker repeats
+  std::list<Peer*> unproven_;  // They have sent a greeting, which may be one that an attacker repeats.
   Peer* last_ = nullptr;
 };
 
@@ -128,6 +128,7 @@ class SealedLink final : public TransportDecorator {
         below_(std::move(below)),
         max_frame_bytes_(below_->limits().max_frame_bytes),
         end_(end),
+        key_may_differ_(options.key_may_differ),
         tools_{seal::GreetingKey(key), options.random ? std::move(options.random) : random_bytes,
                std::move(options.make_aead)},
         counters_(options.counters ? std::move(options.counters) : std::make_shared<SealCounters>()) {
@@ -179,6 +180,7 @@ class SealedLink final : public TransportDecorator {
   const std::unique_ptr<Transport> below_;
   const size_t max_frame_bytes_;  // sealed
   const SealEnd end_;
+  const bool key_may_differ_;
   const seal::Tools tools_;
   const std::shared_ptr<SealCounters> counters_;
   std::optional<SealedQueuePairs> pairs_;
@@ -380,8 +382,10 @@ std::string SealedLink::take_error() {
   if (!error.empty()) return error;
   error.swap(error_);
   if (!error.empty()) return error;
-  const Peer* const silent = peers_.find_if(
-      [](const Peer& peer) { return peer.initiator && peer.initiator->unanswered() >= kGreetingsUnanswered; });
+  if (!key_may_differ_) return {};
+  const Peer* const silent = peers_.find_if([](const Peer& peer) {
+    return peer.initiator && !peer.initiator->has_channel() && peer.initiator->unanswered() >= kGreetingsUnanswered;
+  });
   if (silent == nullptr) return {};
   return to_string(silent->to) + " does not answer encrypted greetings: has it the same key?";
 }
@@ -390,6 +394,9 @@ std::string SealedLink::take_error() {
 
 std::unique_ptr<Transport> seal_link(std::unique_ptr<Transport> below, const SealKey& key, SealEnd end,
                                      SealOptions options) {
+  // What OpenSSL lacks shows here, and not with the first frame.
+  seal::Greeting(seal::GreetingKey(key), 0, random_bytes);
+  options.make_aead({}, seal::AeadUse::kSeal);
   return std::make_unique<SealedLink>(std::move(below), key, end, std::move(options));
 }
 

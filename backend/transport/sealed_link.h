@@ -1,4 +1,4 @@
-// A link whose frames are encrypted and authenticated on their way to peers that know the same key.
+// A link that encrypts and authenticates frames on their way to peers that know the same key.
 // docs/protocol-seal.md has the rules, backend/seal/ what follows them; this moves frames between the two.
 #pragma once
 
@@ -11,12 +11,12 @@
 
 namespace switchml {
 
-/// What a sealed link has dropped, and agreed on. One thread writes, any may read.
+/// Frames that a sealed link has dropped, by reason, and channels. One thread writes, any may read.
 struct SealCounters {
-  std::atomic<uint64_t> dropped_plain{0};     // frames that were not sealed
-  std::atomic<uint64_t> dropped_forged{0};    // changed on their way, or of an end that does not know the key
-  std::atomic<uint64_t> dropped_replayed{0};  // that had been opened before, or came after thousands of newer ones
-  std::atomic<uint64_t> channels{0};          // of this end's greetings, answers that made a channel
+  std::atomic<uint64_t> dropped_plain{0};     // It was not sealed.
+  std::atomic<uint64_t> dropped_forged{0};    // It was changed on its way, or its end does not know the key.
+  std::atomic<uint64_t> dropped_replayed{0};  // It had been opened before, or came after thousands of newer ones.
+  std::atomic<uint64_t> channels{0};          // This end's greetings that were answered.
 };
 
 /// What the owner of a link is to its peers.
@@ -29,6 +29,7 @@ struct SealOptions {
   std::shared_ptr<SealCounters> counters;         // may be null
   seal::RandomBytes random;                       // empty: the system's random source
   seal::MakeAead make_aead = seal::make_aes_gcm;  // another one: for tests
+  bool key_may_differ = true;                     // False: take_error() blames no key for a peer's silence.
 };
 
 /// A transport over `below`, which it owns: directly above the link to the network, and faults. It changes frames that

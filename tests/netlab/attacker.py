@@ -44,6 +44,7 @@ class Packet:
         self.at = transport + (UDP_BYTES if self.is_udp else 4 * (octets[transport + 12] >> 4))
         self.end = ip + int.from_bytes(octets[ip + 2 : ip + 4], "big")
         self.transport, self.payload = transport, octets[self.at : self.end]
+        self.stations = octets[VNET : VNET + 12]  # Only in their direction: a bridge learns where they are.
 
     def with_payload(self, payload, source=None, destination=None):
         """A datagram of its own, between these ends."""
@@ -156,7 +157,8 @@ class Vandal:
         frames = frames or [packet.octets]
         if self.older and self.chosen("repeated"):
             older = self.random.choice(self.older)
-            frames.append(self.random.choice((bytes(older.octets), packet.with_payload(older.payload))))
+            as_it_was = older.stations == packet.stations and self.random.randrange(2)
+            frames.append(bytes(older.octets) if as_it_was else packet.with_payload(older.payload))
         if self.chosen("injected"):
             frames.append(packet.with_payload(self.forge()))
         if len(self.older) < 2 * Listener.KEPT:

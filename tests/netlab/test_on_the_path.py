@@ -94,17 +94,18 @@ def test_what_is_altered_repeated_or_injected_is_dropped(network, is_keyed):
     for rank in run(network, vandal, job, "soak", 0.0, 2):
         assert rank["calls"] > 0 and rank["results_damaged"] == rank["results_foreign"] == 0, rank
     assert min(vandal.done[what] for what in vandal.chances) > 50, vandal.done
-    drops = job.run(GENEROUS, "drops")
-    assert all(rank[reason] > 0 for rank in drops for reason in REASONS), drops
     if is_keyed:
         await_drops(network, before)
+    else:
+        drops = job.run(GENEROUS, "drops")
+        assert all(rank[reason] > 0 for rank in drops for reason in REASONS), drops
     job.run(GENEROUS, "soak", 0.0, 3)
     job.end()
 
 
 def test_a_stream_with_altered_bits_gives_right_sums(network):
     """Over TCP: a frame does not open, or what frames it is broken, and the connection is made again."""
-    network.attacker.hands = bender = attacker.Bender(50)
+    network.attacker.hands = bender = attacker.Bender(3000)
     job = job_on(network, "bent", False, "tcp", **ON)
     ranks = run(network, bender, job, "soak", 0.0, 2)
     drops = job.run(GENEROUS, "drops")

@@ -67,7 +67,7 @@ const char* to_string(Fault fault) {
 
 const char* to_string(Rule rule) {
   static const char* const texts[] = {"slot", "stream", "result",  "witness", "error",
-                                      "hang", "twice",  "endless", "memory"};
+                                      "hang", "twice",  "endless", "memory",  "seal"};
   return texts[static_cast<unsigned>(rule)];
 }
 

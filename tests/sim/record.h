@@ -34,6 +34,9 @@ namespace switchml::sim {
   X(workers_stopped, "workers stopped and resumed")                             \
   X(switches_killed, "switches killed and started again")                       \
   X(moves, "jobs that moved to another session half-way")                       \
+  X(sealed_worlds, "networks of encrypted frames")                              \
+  X(channels, "channels, each with keys of its own")                            \
+  X(attacks, "encrypted frames changed, repeated, or sent elsewhere")           \
   X(handed_over, "results that a rank took from another as they moved")         \
   X(stranger_frames, "frames from addresses that are not the member's")         \
   X(mismatched_calls, "collectives that ranks called differently")              \
@@ -78,6 +81,7 @@ enum class Rule : unsigned {
   kTwice,    // A second end.
   kEndless,  // The simulation itself makes no progress; never tolerated.
   kMemory,   // Too much memory, or slots that were not released.
+  kSeal,     // Encryption: a counter used twice, or a frame taken that was not sent so.
   count
 };
 inline constexpr unsigned kRules = static_cast<unsigned>(Rule::count);

@@ -9,6 +9,7 @@ namespace switchml::sim {
 namespace {
 
 constexpr Duration kSweep = milliseconds(500);
+constexpr double kSealedShare = 0.1;
 constexpr size_t kMostUnderWay = 200000;   // frames; a network that grows without bound passes it soon
 constexpr uint64_t kMostTurns = 50000000;  // a call of many chunks may wait for its deadline, 1000 s
 
@@ -33,6 +34,11 @@ Simulation::Simulation(uint64_t seed, const Options& options)
       chance_(seed ^ 0x5eed),
       network_(&chance_, &record_, [this](std::vector<uint8_t>* bytes) { return damage(bytes); }) {
   record_.advance(Time(seconds(1)));
+  // By numbers of its own: what a seed draws else does not depend on it.
+  if (Random(seed ^ 0x5ea1).chance(kSealedShare)) {
+    record_.count(Fault::sealed_worlds);
+    sealed_ = std::make_unique<SealedNetwork>(seed, &launch_, &record_);
+  }
   draw_switches();
   draw_tenants();
 }
@@ -101,6 +107,10 @@ World Simulation::world() {
   World world;
   world.plain = options_.plain;
   world.kill_switch = [this](int node) { kill_switch(node); };
+  world.begin_session = [this](const std::vector<int>& sockets) {
+    if (sealed_ == nullptr) return;
+    for (const int node : sockets) sealed_->maybe_restart(node);
+  };
   world.change_weather = [this] { network_.set_weather(draw_weather(random_)); };
   world.cut = [this](int node, Duration how_long) {
     network_.cut(node, record_.now() + how_long);
@@ -163,6 +173,15 @@ void Simulation::deliver_due() {
 }
 
 void Simulation::deliver(Delivery d) {
+  const bool is_dead = is_switch(d.to) && (static_cast<size_t>(d.to) >= switches_.size() ||
+                                           !switches_[static_cast<size_t>(d.to)]->alive());
+  if (sealed_ == nullptr || is_dead) return pass(std::move(d));
+  sealed_->deliver(d.from, d.to, std::move(d.bytes), [&](std::vector<uint8_t> opened) {
+    pass({d.from, d.to, false, std::move(opened)});
+  });
+}
+
+void Simulation::pass(Delivery d) {
   if (is_switch(d.to)) {
     if (static_cast<size_t>(d.to) < switches_.size()) {
       switches_[static_cast<size_t>(d.to)]->deliver(d.from, d.bytes.data(), d.bytes.size(), d.damaged);
@@ -190,6 +209,7 @@ void Simulation::kill_switch(int node) {
   record_.count(Fault::switches_killed);
   record_.note("switch" + std::to_string(node) + " is killed");
   switches_[index]->kill();
+  if (sealed_ != nullptr) sealed_->restart(node);
   revive_at_[index] = record_.now() + milliseconds(random_.chance(0.3) ? 0 : random_.between(1, 2500));
   for (auto& tenant : tenants_) tenant->disturb();
 }

@@ -7,6 +7,7 @@
 
 #include "network.h"
 #include "record.h"
+#include "sealed_network.h"
 #include "switch_node.h"
 #include "tenant.h"
 #include "tree_controller.h"
@@ -39,6 +40,7 @@ class Simulation final : private Carrier {
   void turn();
   void deliver_due();
   void deliver(Delivery delivery);
+  void pass(Delivery delivery);
   void sweep();
   void kill_switch(int node);
   void revive_switches();
@@ -55,6 +57,17 @@ class Simulation final : private Carrier {
   Random random_;
   Random chance_;  // The network's.
   Network network_;
+  /// Where encrypted frames leave.
+  struct Launch final : Carrier {
+    explicit Launch(Simulation* of) : simulation(of) {}
+    void carry(int from, int to, const uint8_t* data, size_t size) override {
+      simulation->network_.send(from, to, data, size);
+    }
+    void recycle(std::vector<uint8_t> bytes) override { simulation->recycle(std::move(bytes)); }
+    Simulation* simulation;
+  };
+  Launch launch_{this};
+  std::unique_ptr<SealedNetwork> sealed_;  // Null: frames are not encrypted.
   bool tree_ = false;
   bool strangers_ = false;
   Duration lease_{};

@@ -10,6 +10,7 @@ void Simulation::carry(int from, int to, const uint8_t* data, size_t size) {
     const auto tenant = static_cast<size_t>(tenant_of(from));
     if (tenant < tenants_.size()) tenants_[tenant]->sent_a_frame();
   }
+  if (sealed_ != nullptr) return sealed_->send(from, to, data, size);
   network_.send(from, to, data, size);
   if (strangers_ && is_worker(from) && chance_.chance(0.004)) strange(from, to, data, size);
 }

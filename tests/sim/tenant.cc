@@ -26,6 +26,11 @@ void Tenant::begin_session() {
   }
   record_->count(Fault::sessions);
   world_.change_weather();
+  std::vector<int> sockets;
+  for (int w = 0; w < options_.workers; ++w) {
+    for (int s = 0; s < options_.shards; ++s) sockets.push_back(node_of(options_.number, w, s));
+  }
+  world_.begin_session(sockets);
   disturbed_ = tainted_ = words_damaged_ = lost_ = false;
   phase_ = Phase::kOpening;
   move_ = Move::kNone;

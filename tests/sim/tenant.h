@@ -55,6 +55,7 @@ struct World {
   std::function<void(int node, Duration how_long)> cut;
   std::function<void(int from, int to, Duration how_long)> cut_link;
   std::function<void()> change_weather;
+  std::function<void(const std::vector<int>& sockets)> begin_session;  // Perhaps in other processes than before.
 };
 
 class Tenant {

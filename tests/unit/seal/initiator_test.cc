@@ -111,6 +111,29 @@ TEST_F(InitiatorTest, RequestsWithoutAReplyMakeAnotherChannel) {
 }
 
 // [SEAL-13]
+TEST_F(InitiatorTest, RepeatsInSilenceMakeAnotherChannelAndThenFewer) {
+  make_channel();
+  pass_down();
+  Frame repeat = contribution_of(300);
+  repeat[1] = wire::kFlagRepeat;
+  std::vector<int> greeted;
+  for (int i = 1; i <= 200; ++i) {
+    send(repeat);
+    if (!greeting) continue;
+    greeted.push_back(i);
+    ASSERT_TRUE(answer());
+    send(contribution_of());  // No news: it is lost.
+  }
+  EXPECT_EQ(greeted, (std::vector<int>{16, 48, 112}));
+  pass_up(send(contribution_of()));
+  pass_down();
+  for (int i = 1; i <= 15; ++i) send(repeat);
+  EXPECT_FALSE(greeting);
+  send(repeat);
+  EXPECT_TRUE(greeting);
+}
+
+// [SEAL-13]
 TEST_F(InitiatorTest, AnUnansweredGreetingIsRepeatedNowAndThen) {
   make_channel();
   send(join_of(1));

@@ -68,6 +68,18 @@ TEST_F(ResponderTest, AChannelIsUsedOnceDataHasCome) {
   EXPECT_TRUE(second.hears(&responder));
 }
 
+// It comes late, or from an attacker, and would take the place of one that counts. [SEAL-12]
+TEST_F(ResponderTest, AGreetingOfAChannelThatIsOverGetsNoAnswer) {
+  Caller first(0, 1), second(1, 2), third(2, 3), fourth(3, 4);
+  for (Caller* caller : {&first, &second, &third}) {
+    ASSERT_TRUE(caller->hear(responder.on_greeting(caller->greeting.frame())));
+    EXPECT_EQ(caller->send(&responder), Verdict::kOpened);
+  }
+  ASSERT_TRUE(fourth.hear(responder.on_greeting(fourth.greeting.frame())));
+  EXPECT_EQ(responder.on_greeting(first.greeting.frame()), nullptr);
+  EXPECT_EQ(fourth.send(&responder), Verdict::kOpened);
+}
+
 // [SEAL-14]
 TEST_F(ResponderTest, AGreetingThatAnAttackerRepeatsChangesNothing) {
   Caller old(0, 1), used(1, 2);

@@ -6,6 +6,8 @@
 
 #include "agree_each.h"
 #include "base/log.h"
+#include "client/control_client.h"
+#include "client/switch_entry.h"
 #include "open_sessions.h"
 #include "path/payload.h"
 #include "reduced.h"
@@ -285,6 +287,27 @@ TEST(EncryptedSums, HaveTheBitsOfPlainOnes) {
       }
     }
   }
+}
+
+// The switch is plain, as a chip is; what ranks do beside it is not.
+TEST(EncryptedSums, AreNotWhatAnIntegerSwitchWithoutAKeyMakes) {
+  Config config = on_hosts();
+  const auto server = start_for_all(&config);
+  config.interface.clear();
+  config.precision = Precision::kInteger;
+  OpenSessions opened("ab", config);
+  ASSERT_TRUE(opened.complete());
+  for (const auto& session : opened.sessions) {
+    EXPECT_FALSE(session->abilities().encrypts);
+    EXPECT_FALSE(session->parameters().seal);
+    EXPECT_TRUE(session->parameters().seals_ranks);
+    ASSERT_NE(session->embedded(), nullptr);
+  }
+  const Endpoint beside = opened.sessions[0]->embedded()->local();
+  const auto plain = connect_to_switch(beside);
+  ASSERT_TRUE(plain.ok());
+  const auto heard = ControlClient(*plain.value(), beside, "s").close({}, monotonic_now() + milliseconds(300));
+  EXPECT_EQ(heard.code(), Code::kUnavailable) << "it hears what is sealed alone";
 }
 
 // A bit that is flipped makes a frame that does not open, also of integers, whose witness would end the group.

@@ -6,6 +6,9 @@
 #include "base/random.h"
 #include "transport/harness.h"
 #include "wire/control.h"
+#ifdef SWITCHML_FAKE_VERBS
+#include "transport/rdma/two_cards.h"
+#endif
 
 namespace switchml {
 namespace {
@@ -343,6 +346,85 @@ std::vector<Kind> single_kinds() {
 
 INSTANTIATE_TEST_SUITE_P(Transports, SealedLinkOver, testing::ValuesIn(single_kinds()),
                          [](const auto& each) { return each.param.name; });
+
+#ifdef SWITCHML_FAKE_VERBS
+
+/// A worker with a card, and both links of a switch at one address: its socket, and its card.
+class SealedCards : public testing::Test {
+ protected:
+  SealedCards() {
+    const Endpoint at = by_udp->local();
+    RdmaOptions options = smaller(), asking = smaller();
+    options.local = at;
+    asking.local = literal_address("127.0.0.1", 0).value();
+    asking.asks = UdpOptions();
+    asking.asks->peer = at;
+    by_card = seal_link(std::move(make_rdma_transport(options).value()), key_of(1), SealEnd::kSwitch);
+    SealOptions counted;
+    counted.counters = counters;
+    worker = seal_link(std::move(make_rdma_transport(asking).value()), key_of(1), SealEnd::kMember, counted);
+    to = with_carrier(at, Carrier::kRdma);
+  }
+  static RdmaOptions smaller() {
+    RdmaOptions options;
+    options.library = SWITCHML_FAKE_VERBS;
+    options.max_frame_bytes = 8256;
+    options.receive_frames = 64;
+    return options;
+  }
+  /// Sends a frame until it comes to one of the switch's links, and answers it there.
+  void go_to(Transport& link, Transport& other, const Bytes& frame, const Bytes& answer) {
+    const Time end = monotonic_now() + seconds(60);
+    RxFrame got;
+    size_t n = 0;
+    while (n == 0 && monotonic_now() < end) {
+      send_all(*worker, {frame}, to);
+      for (int i = 0; i < 100 && n == 0; ++i) {
+        arrived(*worker);
+        EXPECT_TRUE(arrived(other).empty());
+        n = link.receive(&got, 1);
+        if (n == 0) link.wait(std::chrono::milliseconds(1));
+      }
+    }
+    ASSERT_EQ(n, 1U);
+    EXPECT_EQ(Bytes(got.data, got.data + got.size), frame);
+    send_all(link, {answer}, got.from);
+    link.release();
+    arrived(link);  // The same, sent again.
+    EXPECT_EQ(collect(*worker, 1), std::vector<Bytes>{answer});
+  }
+
+  const fake_verbs::Library library;
+  std::unique_ptr<Transport> by_udp = seal_link(open_udp(on("127.0.0.1:0")), key_of(1), SealEnd::kSwitch);
+  std::unique_ptr<Transport> by_card, worker;
+  std::shared_ptr<SealCounters> counters = std::make_shared<SealCounters>();
+  Endpoint to;
+};
+
+// [SEAL-17]
+TEST_F(SealedCards, WhatGoesBesideAQueuePairHasAChannelOfItsOwn) {
+  Bytes meet = frame_of(wire::Kind::kRequest, 1, 80);
+  meet[1] = static_cast<uint8_t>(wire::Request::kMeet);
+  Bytes probe = frame_of(wire::Kind::kRequest, 2, 80);
+  probe[1] = static_cast<uint8_t>(wire::Request::kProbe);
+  const Bytes reply = frame_of(wire::Kind::kReply, 3, 80);
+  go_to(*by_udp, *by_card, meet, reply);
+  go_to(*by_udp, *by_card, probe, reply);
+  introduce(*worker, *by_card);
+  go_to(*by_card, *by_udp, probe, reply);
+  go_to(*by_card, *by_udp, up(4, 5000), down(5, 5000));
+  go_to(*by_udp, *by_card, meet, reply);
+  EXPECT_EQ(counters->channels, 2u);
+}
+
+// [SEAL-18]
+TEST_F(SealedCards, NoTensorIsReachedByACard) {
+  const auto tensor = std::make_shared<OneTensor>(100);
+  worker->queue_pairs()->register_memory(tensor);
+  EXPECT_FALSE(worker->queue_pairs()->target_of(tensor->bytes.data(), 100));
+}
+
+#endif
 
 }  // namespace
 }  // namespace switchml
