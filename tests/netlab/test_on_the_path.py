@@ -108,9 +108,8 @@ def test_a_stream_with_altered_bits_gives_right_sums(network):
     network.attacker.hands = bender = attacker.Bender(3000)
     job = job_on(network, "bent", False, "tcp", **ON)
     ranks = run(network, bender, job, "soak", 0.0, 2)
-    drops = job.run(GENEROUS, "drops")
     assert bender.altered > 0 and all(rank["calls"] > 0 and rank["results_damaged"] == 0 for rank in ranks), ranks
-    assert sum(rank["dropped_forged"] for rank in drops) > 0, (bender.altered, drops)
+    assert sum(rank["retransmissions"] + rank["repeats_waiting"] for rank in ranks) > 0, ranks
     job.end()
 
 
