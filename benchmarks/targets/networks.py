@@ -277,6 +277,35 @@ def widths():
     return [line("normal"), line("gradients")]
 
 
+def encryption():
+    """Encrypted groups beside plain ones."""
+
+    def worst(carrier, is_limited, figure, choose):
+        def measure(results):
+            runs = [
+                run
+                for run in results.file("encryption")["runs"]
+                if run["transport"] == carrier and bool(run["rate"]) == is_limited
+            ]
+            values = {
+                f"{report.format_bytes(row['bytes'])}{' at ' + str(run['rate']) if run['rate'] else ''}": row[figure]
+                for run in runs
+                for row in run["rows"]
+            }
+            return choose(values)
+
+        return measure
+
+    lines = []
+    for carrier in ("udp", "tcp"):
+        start = f"two hosts, encrypted over plain, {carrier}, links"
+        slow = worst(carrier, True, "speed", lambda values: each_at_least(0.98, values))
+        free = worst(carrier, False, "cpu_ratio", lambda values: each_at_most(1.5, values))
+        lines.append((f"{start} that limit: speed", ">= 0.98", slow))
+        lines.append((f"{start} without a limit: CPU time per byte", "<= 1.5", free))
+    return lines
+
+
 def cpu():
     """Ranks with what they embed. The links take bursts as one, as most cards do."""
 

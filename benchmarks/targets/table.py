@@ -23,6 +23,7 @@ GROUPS = (
     networks.network,
     networks.zero_blocks,
     networks.widths,
+    networks.encryption,
     networks.cpu,
     networks.ddp,
     networks.sharded,

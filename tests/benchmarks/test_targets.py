@@ -160,6 +160,13 @@ def files():
         "widths": by_ranks(
             [{"data": data, "bytes": 2.6, "of_a_word": 4.1, "vanished": 0} for data in ("normal", "gradients")]
         ),
+        "encryption": {
+            "runs": [
+                {"rate": rate, "transport": carrier, "rows": [{"bytes": MIB, "speed": 0.981, "cpu_ratio": 1.49}]}
+                for rate in (100, 1000, 0)
+                for carrier in ("udp", "tcp")
+            ]
+        },
         "zero-blocks": runs(dict.fromkeys((4, 8), sparse())),
         "zero-blocks-tcp": runs({2: sparse()}),
         "zero-blocks-udp": runs({2: sparse()}),
@@ -260,6 +267,7 @@ def test_the_table_has_every_target():
         "no switch named, 99% of the blocks zero": 1,
         "no switch named, links without a limit": 5,
         "towards an integer switch": 2,
+        "two hosts, encrypted": 4,
         "a switch": 6,
         "DDP step": 1,
         "FSDP2 step": 1,
@@ -365,6 +373,10 @@ WORSE = {
         lambda f: f["widths"]["runs"][1]["rows"][0].update(bytes=2.7),
     "towards an integer switch, bfloat16, gradients: bytes over a word's":
         lambda f: f["widths"]["runs"][2]["rows"][1].update(vanished=1),
+    "two hosts, encrypted over plain, tcp, links that limit: speed":
+        lambda f: f["encryption"]["runs"][3]["rows"][0].update(speed=0.979),
+    "two hosts, encrypted over plain, udp, links without a limit: CPU time per byte":
+        lambda f: f["encryption"]["runs"][4]["rows"][0].update(cpu_ratio=1.51),
     "no switch named, TCP, 90% of the blocks zero, 4 ranks: time over dense, over what is left of the bytes":
         lambda f: f["zero-blocks"]["runs"][0]["rows"][1]["limit_seconds"].update(switchml=0.3),
     "no switch named, 2 hosts, 16 MiB: time of 4 ranks on each over that of 1":
@@ -564,7 +576,7 @@ def test_the_whole_run_ends_as_soon_as_is_said():
     """About 90 minutes, at the lowest of the rates too."""
     slower = parts.FULL_RATE / min(parts.TRIAL_RATES)
     usual = [parts.PARTS[name] for name in parts.DEFAULT]
-    assert sum(part.minutes * (slower if parts.needs_rate(part) else 1) for part in usual) <= 93
+    assert sum(part.minutes * (slower if parts.needs_rate(part) else 1) for part in usual) <= 94
 
 
 def test_the_rate_is_tried_once_and_only_for_links(tmp_path, monkeypatch):
@@ -600,6 +612,6 @@ def test_only_parts_with_a_network_are_left_out_where_there_can_be_none(monkeypa
     monkeypatch.setattr(parts, "program", lambda name: ["true"])
     why = {name: tool.why_not(part) for name, part in parts.PARTS.items()}
     networks = ("small-network every-host network cpu loss hosts ddp switch movements-network sharded figures sharing "
-                "planning racks hooks zero-blocks")  # fmt: skip
+                "planning racks hooks zero-blocks encryption")  # fmt: skip
     assert {name for name in why if why[name]} == set(networks.split())
     assert set(why.values()) == {"", "not permitted"}
