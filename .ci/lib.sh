@@ -95,7 +95,7 @@ configure_and_build() {
 # What the address and the undefined-behaviour sanitizer watch, in build-asan/, and libFuzzer with them: one build for the gtests and
 # the fuzzers. Clang, which takes half of the time for it, and libFuzzer is its: build_asan packages, or build_asan [TARGET...]
 build_asan() {
-  install_packages clang-14 libclang-rt-14-dev cmake ninja-build ccache python3 libgoogle-glog-dev libxxhash-dev libgtest-dev libgmock-dev \
+  install_packages clang-14 libclang-rt-14-dev cmake ninja-build ccache python3 libgoogle-glog-dev libxxhash-dev libssl-dev libgtest-dev libgmock-dev \
     libibverbs-dev pkg-config libgrpc++-dev libprotobuf-dev protobuf-compiler protobuf-compiler-grpc libyaml-cpp-dev
   if [ "${1:-}" = packages ]; then return; fi
   configure_and_build "$root/build-asan" -DCMAKE_CXX_COMPILER=/usr/bin/clang++-14 -DCMAKE_BUILD_TYPE=RelWithDebInfo \

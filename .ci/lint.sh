@@ -5,7 +5,7 @@ set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 clean_environment
 cd "$root"
-install_packages g++ cmake ninja-build ccache git python3 python3-venv clang-14 clang-format-14 clang-tidy-14 libgoogle-glog-dev libxxhash-dev \
+install_packages g++ cmake ninja-build ccache git python3 python3-venv clang-14 clang-format-14 clang-tidy-14 libgoogle-glog-dev libxxhash-dev libssl-dev \
   libgtest-dev libgmock-dev libibverbs-dev pkg-config libgrpc++-dev libprotobuf-dev protobuf-compiler protobuf-compiler-grpc \
   libyaml-cpp-dev
 if [ "${1:-}" = packages ]; then exit; fi

@@ -8,7 +8,7 @@ clean_environment
 cd "$root"
 last_step=${1:-test}
 build_asan packages
-install_packages g++ cmake ninja-build ccache python3 libgoogle-glog-dev libxxhash-dev libgtest-dev libgmock-dev libibverbs-dev python3-xxhash util-linux
+install_packages g++ cmake ninja-build ccache python3 libgoogle-glog-dev libxxhash-dev libssl-dev libgtest-dev libgmock-dev libibverbs-dev python3-xxhash util-linux
 if [ "$last_step" = packages ]; then exit; fi
 
 export ASAN_OPTIONS=detect_leaks=1:strict_string_checks=1:detect_stack_use_after_return=1

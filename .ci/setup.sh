@@ -20,7 +20,7 @@ case $last_step in
   *) die "$last_step: allowed are package, backend, list, packages, environment and build (usage: $0 pip|debian|2.14 [package|backend] [STEP])" ;;
 esac
 
-packages=(g++ cmake ninja-build ccache make python3-venv python3-dev libgoogle-glog-dev libxxhash-dev libibverbs-dev protobuf-compiler dataset-fashion-mnist)
+packages=(g++ cmake ninja-build ccache make python3-venv python3-dev libgoogle-glog-dev libxxhash-dev libssl-dev libibverbs-dev protobuf-compiler dataset-fashion-mnist)
 for_tests=(git libgtest-dev libgmock-dev pybind11-dev iproute2 openssl pkg-config libgrpc++-dev libprotobuf-dev
   protobuf-compiler-grpc libyaml-cpp-dev)
 optional=(spin nftables)

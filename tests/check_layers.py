@@ -22,26 +22,27 @@ MAY_INCLUDE = {
     "kernels": {"base"},
     "slots": {"base", "wire", "socket"},
     "timer": {"base", "wire"},
-    "transport": {"base", "wire", "socket"},
+    "seal": {"base", "wire"},
+    "transport": {"base", "wire", "socket", "seal"},
     "format": {"base", "wire", "slots", "transport"},
     "exact": {"base", "wire", "kernels", "slots", "transport", "format"},
     "integer": {"base", "wire", "kernels", "slots", "transport", "format"},
     "engine": {"base", "wire", "socket", "slots", "timer", "transport", "format", "exact", "integer"},
-    "messages": {"base", "socket", "kernels", "transport", "engine"},
+    "messages": {"base", "socket", "kernels", "seal", "transport", "engine"},
     "shm": {"base", "socket", "kernels", "slots", "transport", "format", "exact", "engine", "messages"},
     "softswitch": {"base", "wire", "socket", "slots", "format", "exact", "integer"},
     "controller": {"base", "wire", "socket", "slots", "softswitch"},
     "api": {"base", "wire", "socket", "transport"},  # what protoc generates, and where it is served
-    "switchd": {"base", "wire", "socket", "softswitch", "transport", "api"},
+    "switchd": {"base", "wire", "socket", "seal", "softswitch", "transport", "api"},
     "controllerd": {"base", "wire", "socket", "controller", "transport", "api"},
     "store": {"base"},
-    "client": {"base", "wire", "socket", "transport", "engine", "switchd", "store"},
+    "client": {"base", "wire", "socket", "seal", "transport", "engine", "switchd", "store"},
     "path": {"base", "wire", "transport", "format", "engine", "store"},
     "watch": {"base", "socket"},
     "live": {"base", "socket"},
-    "failover": {"base", "wire", "socket", "slots", "transport", "engine", "switchd", "store", "client"},
+    "failover": {"base", "wire", "socket", "slots", "seal", "transport", "engine", "switchd", "store", "client"},
     "session": {
-        *{"base", "wire", "socket", "kernels", "transport", "engine", "messages", "shm", "switchd"},
+        *{"base", "wire", "socket", "kernels", "seal", "transport", "engine", "messages", "shm", "switchd"},
         *{"store", "client", "path", "watch", "live", "failover"},
     },
     "c10d": {
@@ -52,7 +53,7 @@ MAY_INCLUDE = {
 ARCHITECTURE = BACKEND.parent / "docs" / "architecture.md"
 BEGIN, END = "<!-- layers: written by tests/check_layers.py --write -->", "<!-- end of layers -->"
 # State machines: what time it is and what arrived are arguments.
-PURE = {"base", "wire", "kernels", "slots", "timer", "format", "exact", "integer", "softswitch", "controller"}
+PURE = {"base", "wire", "kernels", "slots", "timer", "seal", "format", "exact", "integer", "softswitch", "controller"}
 MAY_READ_THE_CLOCK = {"base/clock.h", "base/clock.cc"}
 MAY_INCLUDE_GLOG = {"base/log.cc"}
 MAY_ASK_THE_TORCH_VERSION = {"c10d/compat.h"}
@@ -213,7 +214,7 @@ SELF_TESTS = [
     ("kernels/kernels.cc", '#include "slots/pool.h"', "kernels may include base"),
     ("slots/pool.h", '#include "timer/wheel.h"', "slots may include base, socket, wire"),
     ("timer/wheel.h", '#include "transport/transport.h"', "timer may include base, wire"),
-    ("transport/udp.cc", '#include "engine/engine.h"', "transport may include base, socket, wire"),
+    ("transport/udp.cc", '#include "engine/engine.h"', "transport may include base, seal, socket, wire"),
     ("engine/engine.h", '#include "switchd/server.h"', "engine may include"),
     ("softswitch/switch.h", '#include "transport/udp.h"', "softswitch may include"),
     ("switchd/server.h", '#include "engine/engine.h"', "switchd may include"),

@@ -27,7 +27,7 @@ install(FILES ${PROJECT_BINARY_DIR}/generated/wire/layout.h DESTINATION ${CMAKE_
 set(config_folder ${CMAKE_INSTALL_LIBDIR}/cmake/switchml)
 install(EXPORT switchml NAMESPACE switchml:: FILE switchmlTargets.cmake DESTINATION ${config_folder} COMPONENT core)
 file(WRITE ${PROJECT_BINARY_DIR}/switchmlConfig.cmake
-  "include(CMakeFindDependencyMacro)\nfind_dependency(Threads)\ninclude(\${CMAKE_CURRENT_LIST_DIR}/switchmlTargets.cmake)\n")
+  "include(CMakeFindDependencyMacro)\nfind_dependency(Threads)\nfind_dependency(OpenSSL 3.0 COMPONENTS Crypto)\ninclude(\${CMAKE_CURRENT_LIST_DIR}/switchmlTargets.cmake)\n")
 write_basic_package_version_file(${PROJECT_BINARY_DIR}/switchmlConfigVersion.cmake COMPATIBILITY SameMinorVersion)
 install(FILES ${PROJECT_BINARY_DIR}/switchmlConfig.cmake ${PROJECT_BINARY_DIR}/switchmlConfigVersion.cmake
   DESTINATION ${config_folder} COMPONENT core)

@@ -65,6 +65,8 @@ struct TxFrame {
   /// All of it may change as soon as send() has returned, also what lies in memory of allocate().
   bool may_change = false;
   Ecn ecn = Ecn::kNone;  // over UDP
+  /// Over RDMA: it goes by UDP, beside the queue pair, as requests that are not encrypted do by themselves.
+  bool beside = false;
 };
 
 /// A received frame, lent by the transport until release().
@@ -74,6 +76,7 @@ struct RxFrame {
   Endpoint from;
   Ecn ecn = Ecn::kNone;    // over UDP
   bool is_direct = false;  // It has come from this process, with no seal to be checked (transport/direct_link.h).
+  bool beside = false;     // over RDMA: it came by UDP, beside the queue pair
 };
 
 }  // namespace switchml

@@ -65,7 +65,10 @@ void Card::ask(const TxFrame& frame) {
 
 size_t Card::receive_replies(RxFrame* frames, size_t count, Carrier carrier) {
   const size_t got = udp_ ? udp_->receiver.receive(frames, count) : 0;
-  for (size_t i = 0; i < got; ++i) frames[i].from.carrier = carrier;
+  for (size_t i = 0; i < got; ++i) {
+    frames[i].from.carrier = carrier;
+    frames[i].beside = true;
+  }
   return got;
 }
 

@@ -170,7 +170,9 @@ class RdmaTransport final : public rdma::CardTransport {
  private:
   /// Whether a frame is a request that the pair is not for, or cannot carry yet.
   bool is_asked(const TxFrame& frame) const {
-    if (!card_.asks() || frame.size < wire::kControlBytes) return false;
+    if (!card_.asks()) return false;
+    if (frame.beside) return true;
+    if (frame.size < wire::kControlBytes) return false;
     const wire::Control control = wire::read_control(frame.data);
     if (control.kind != static_cast<uint8_t>(wire::Kind::kRequest)) return false;
     return control.type == static_cast<uint8_t>(wire::Request::kMeet) || !is_connected(*frame.to);
@@ -444,6 +446,7 @@ class RdmaTransport final : public rdma::CardTransport {
     frame->data = receive_memory_ + completion.wr_id * stride();
     frame->size = completion.byte_len;
     frame->from = peer.endpoint;
+    frame->beside = false;
     return true;
   }
 

@@ -1,0 +1,348 @@
+#include "transport/sealed_link.h"
+
+#include <map>
+#include <set>
+
+#include "base/random.h"
+#include "transport/harness.h"
+#include "wire/control.h"
+
+namespace switchml {
+namespace {
+
+SealKey key_of(uint8_t fill) {
+  SealKey key;
+  key.bytes.fill(fill);
+  return key;
+}
+
+Bytes frame_of(wire::Kind kind, uint32_t id, size_t size) {
+  Bytes bytes = pattern(id, size);
+  bytes[0] = static_cast<uint8_t>(wire::kVersion << 4 | static_cast<uint8_t>(kind));
+  return bytes;
+}
+Bytes up(uint32_t id, size_t size = 200) { return frame_of(wire::Kind::kContribution, id, size); }
+Bytes down(uint32_t id, size_t size = 200) { return frame_of(wire::Kind::kResult, id, size); }
+Bytes join_of(uint32_t epoch) {
+  Bytes bytes(wire::kMaxControlBytes);
+  wire::Membership member;
+  member.epoch = epoch;
+  bytes.resize(wire::build_join(member, 0, 1, bytes.data()));
+  return bytes;
+}
+
+/// All that has come by now.
+std::vector<Bytes> arrived(Transport& transport) {
+  std::vector<Bytes> got;
+  RxFrame frames[32];
+  for (size_t n = 0; (n = transport.receive(frames, 32)) != 0; transport.release()) {
+    for (size_t i = 0; i < n; ++i) got.emplace_back(frames[i].data, frames[i].data + frames[i].size);
+  }
+  return got;
+}
+
+/// What stands between a link and the network: it may look at frames, change them, and send its own.
+class Tap final : public TransportDecorator {
+ public:
+  using Sent = std::vector<std::pair<Endpoint, Bytes>>;
+  Tap(std::unique_ptr<Transport> below, std::shared_ptr<Sent> sent)
+      : TransportDecorator(*below), below_(std::move(below)), sent_(std::move(sent)) {}
+  size_t send(const TxFrame* frames, size_t count) override {
+    for (size_t i = 0; i < count; ++i)
+      sent_->emplace_back(*frames[i].to, Bytes(frames[i].data, frames[i].data + frames[i].size));
+    return below_->send(frames, count);
+  }
+
+ private:
+  const std::unique_ptr<Transport> below_;
+  const std::shared_ptr<Sent> sent_;
+};
+
+/// A member and a switch in one process, and an attacker that is in between.
+class SealedLinkTest : public testing::Test {
+ protected:
+  SealedLinkTest() { reset_member(key_of(1)); }
+
+  std::unique_ptr<Transport> make(SealEnd end, const SealKey& key, std::shared_ptr<SealCounters> counters,
+                                  std::shared_ptr<Tap::Sent> sent) {
+    SealOptions options;
+    options.counters = std::move(counters);
+    return seal_link(std::make_unique<Tap>(hub->attach(), std::move(sent)), key, end, options);
+  }
+  void reset_member(const SealKey& key) { member = make(SealEnd::kMember, key, member_counters, from_member); }
+  void send_up(const Bytes& frame) { ASSERT_EQ(send_all(*member, {frame}, at_switch->local()), 1u); }
+  void send_down(const Bytes& frame) { ASSERT_EQ(send_all(*at_switch, {frame}, member->local()), 1u); }
+  void make_channel() {
+    send_up(up(0));
+    EXPECT_TRUE(arrived(*at_switch).empty());
+    EXPECT_TRUE(arrived(*member).empty());
+    EXPECT_EQ(arrived(*at_switch), std::vector<Bytes>{up(0)});
+  }
+  /// As if from the member, or from the switch.
+  void inject_up(const Bytes& frame) { hub->deliver(member->local(), at_switch->local(), frame.data(), frame.size()); }
+  void inject_down(const Bytes& frame) {
+    hub->deliver(at_switch->local(), member->local(), frame.data(), frame.size());
+  }
+
+  std::shared_ptr<InprocHub> hub = InprocHub::create({});
+  std::shared_ptr<SealCounters> member_counters = std::make_shared<SealCounters>();
+  std::shared_ptr<SealCounters> switch_counters = std::make_shared<SealCounters>();
+  std::shared_ptr<Tap::Sent> from_member = std::make_shared<Tap::Sent>(), from_switch = std::make_shared<Tap::Sent>();
+  std::unique_ptr<Transport> at_switch = make(SealEnd::kSwitch, key_of(1), switch_counters, from_switch);
+  std::unique_ptr<Transport> member;
+};
+
+// [SEAL-1, SEAL-11]
+TEST_F(SealedLinkTest, TheFirstFrameTakesOneRoundTripMore) {
+  make_channel();
+  for (uint32_t i = 1; i < 100; ++i) {
+    send_up(up(i, 8 + i));
+    send_down(down(i, 9 + i));
+    EXPECT_EQ(arrived(*at_switch), std::vector<Bytes>{up(i, 8 + i)});
+    EXPECT_EQ(arrived(*member), std::vector<Bytes>{down(i, 9 + i)});
+  }
+  EXPECT_EQ(member_counters->channels, 1u);
+  for (const auto& sent : {from_member, from_switch}) {
+    for (const auto& [to, bytes] : *sent) EXPECT_TRUE(seal::is_sealed(bytes.data(), bytes.size()));
+  }
+}
+
+TEST_F(SealedLinkTest, NothingOfAFrameIsReadable) {
+  make_channel();
+  const Bytes plain(1000, 0x5a);
+  send_up(plain);
+  EXPECT_EQ(arrived(*at_switch), std::vector<Bytes>{plain});
+  for (const auto& [to, bytes] : *from_member)
+    EXPECT_EQ(std::search_n(bytes.begin(), bytes.end(), 4, 0x5a), bytes.end());
+}
+
+TEST_F(SealedLinkTest, FramesArePassedOnInOnePieceOfWhateverLength) {
+  make_channel();
+  const size_t most = member->limits().max_frame_bytes;
+  EXPECT_EQ(most + 24, hub->options().max_frame_bytes);
+  EXPECT_EQ(member->path_frame_bytes(at_switch->local()), most);
+  EXPECT_TRUE(member->gathers());
+  const Bytes whole = up(1, most);
+  const Endpoint to = at_switch->local();
+  std::vector<TxFrame> frames;
+  for (const size_t cut : {size_t{1}, size_t{24}, size_t{1000}, most - 1, most}) {
+    TxFrame frame{whole.data(), static_cast<uint32_t>(cut), &to};
+    frame.rest = whole.data() + cut;
+    frame.rest_size = static_cast<uint32_t>(most - cut);
+    frames.push_back(frame);
+  }
+  EXPECT_EQ(member->send(frames.data(), frames.size()), frames.size());
+  EXPECT_EQ(arrived(*at_switch), std::vector<Bytes>(frames.size(), whole));
+  send_up(up(2, most + 1));
+  EXPECT_NE(member->take_error().find("is longer than"), std::string::npos);
+  EXPECT_TRUE(arrived(*at_switch).empty());
+}
+
+TEST_F(SealedLinkTest, LongBurstsLeaveWhole) {
+  make_channel();
+  std::vector<Bytes> frames;
+  for (uint32_t i = 0; i < 200; ++i) frames.push_back(up(i, 10 + 97 * i));
+  EXPECT_EQ(send_all(*member, frames, at_switch->local()), frames.size());
+  EXPECT_EQ(arrived(*at_switch), frames);
+}
+
+// [SEAL-15]
+TEST_F(SealedLinkTest, PlainFramesAreDroppedAndCounted) {
+  make_channel();
+  inject_up(up(1));
+  inject_up(Bytes(1, 0x57));
+  inject_down(down(1));
+  EXPECT_TRUE(arrived(*at_switch).empty());
+  EXPECT_TRUE(arrived(*member).empty());
+  EXPECT_EQ(switch_counters->dropped_plain, 2u);
+  EXPECT_EQ(member_counters->dropped_plain, 1u);
+}
+
+// [SEAL-6, SEAL-7]
+TEST_F(SealedLinkTest, RepeatedChangedAndReflectedFramesAreDropped) {
+  make_channel();
+  send_up(up(1));
+  Bytes frame = from_member->back().second;
+  arrived(*at_switch);
+  inject_up(frame);
+  inject_down(frame);
+  frame[100] ^= 1;
+  inject_up(frame);
+  frame[7] ^= 0x55;
+  inject_up(frame);
+  EXPECT_TRUE(arrived(*at_switch).empty());
+  EXPECT_TRUE(arrived(*member).empty());
+  EXPECT_EQ(switch_counters->dropped_replayed, 2u);
+  EXPECT_EQ(switch_counters->dropped_forged, 1u);
+  EXPECT_EQ(member_counters->dropped_forged, 1u);
+  send_up(up(2));
+  EXPECT_EQ(arrived(*at_switch), std::vector<Bytes>{up(2)});
+}
+
+TEST_F(SealedLinkTest, AnotherKeyIsNotHeardAndTheErrorSaysWhatMayBeWrong) {
+  reset_member(key_of(2));
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_EQ(member->take_error(), "");
+    send_up(up(0));
+  }
+  EXPECT_TRUE(arrived(*at_switch).empty());
+  EXPECT_EQ(switch_counters->dropped_forged, 3u);
+  EXPECT_TRUE(from_switch->empty());
+  EXPECT_NE(member->take_error().find("does not answer encrypted greetings: has it the same key?"), std::string::npos);
+}
+
+// An attacker sends greetings back to where they came from, or to another member.
+TEST_F(SealedLinkTest, AMemberAnswersNoGreeting) {
+  send_up(up(0));
+  inject_down(from_member->front().second);
+  EXPECT_TRUE(arrived(*member).empty());
+  EXPECT_EQ(member_counters->dropped_forged, 1u);
+  EXPECT_EQ(from_member->size(), 1u);
+}
+
+// A child switch greets its parent, and answers others. [SEAL-12]
+TEST_F(SealedLinkTest, ASwitchDoesNotAnswerItself) {
+  const auto child = make(SealEnd::kSwitch, key_of(1), member_counters, from_member);
+  const Bytes request = join_of(1);
+  send_all(*child, {request}, at_switch->local());
+  const Bytes greeting = from_member->front().second;
+  hub->deliver(at_switch->local(), child->local(), greeting.data(), greeting.size());
+  EXPECT_TRUE(arrived(*child).empty());
+  EXPECT_EQ(from_member->size(), 1u);
+  EXPECT_TRUE(arrived(*at_switch).empty());
+  EXPECT_TRUE(arrived(*child).empty());
+  EXPECT_EQ(arrived(*at_switch), std::vector<Bytes>{request});
+  // Both roles at once: members of the child's.
+  send_all(*member, {up(0)}, child->local());
+  arrived(*child);
+  arrived(*member);
+  EXPECT_EQ(arrived(*child), std::vector<Bytes>{up(0)});
+  send_all(*child, {down(1)}, member->local());
+  send_all(*child, {up(2)}, at_switch->local());
+  EXPECT_EQ(arrived(*member), std::vector<Bytes>{down(1)});
+  EXPECT_EQ(arrived(*at_switch), std::vector<Bytes>{up(2)});
+}
+
+// [SEAL-13]
+TEST_F(SealedLinkTest, AJoinOfAnotherEpochMakesNewKeys) {
+  make_channel();
+  for (uint32_t epoch = 1; epoch < 20; ++epoch) {
+    send_up(join_of(epoch));
+    send_down(down(epoch));
+    EXPECT_EQ(arrived(*at_switch), std::vector<Bytes>{join_of(epoch)});
+    EXPECT_EQ(arrived(*member), std::vector<Bytes>{down(epoch)});
+  }
+  EXPECT_EQ(member_counters->channels, 19u);  // the first join makes none
+}
+
+TEST_F(SealedLinkTest, ASwitchThatWasBegunAnewIsHeardAgain) {
+  make_channel();
+  const Endpoint before = at_switch->local();
+  at_switch = make(SealEnd::kSwitch, key_of(1), switch_counters, from_switch);
+  // The new one takes the old one's address, as far as the member can see.
+  const auto pass = [&] {
+    for (const auto& [to, bytes] : *from_member) {
+      if (to == before) inject_up(bytes);
+    }
+    from_member->clear();
+    std::vector<Bytes> got = arrived(*at_switch);
+    for (const auto& [to, bytes] : *from_switch) hub->deliver(before, member->local(), bytes.data(), bytes.size());
+    from_switch->clear();
+    arrived(*member);
+    return got;
+  };
+  from_member->clear();
+  from_switch->clear();
+  for (int i = 0; i < 2; ++i) {
+    send_all(*member, {join_of(1)}, before);
+    EXPECT_TRUE(pass().empty());
+  }
+  EXPECT_EQ(pass(), (std::vector<Bytes>{join_of(1)}));
+}
+
+// [SEAL-16]
+TEST_F(SealedLinkTest, GreetingsPushOutNoMemberThatWasHeard) {
+  make_channel();
+  const seal::GreetingKey key(key_of(1));
+  const seal::Greeting replayed(key, 0, random_bytes);
+  for (uint32_t i = 0; i < 5000; ++i) {
+    const Endpoint stranger = inproc::numbered(1000 + i);
+    hub->deliver(stranger, at_switch->local(), replayed.frame().data(), replayed.frame().size());
+    if (i % 500 == 0) arrived(*at_switch);
+  }
+  arrived(*at_switch);
+  send_up(up(1));
+  EXPECT_EQ(arrived(*at_switch), std::vector<Bytes>{up(1)});
+}
+
+// [SEAL-16]
+TEST_F(SealedLinkTest, TheMemberThatHasBeenSilentLongestGoesFirst) {
+  make_channel();
+  std::vector<std::unique_ptr<Transport>> others;
+  const auto add = [&](size_t count) {
+    for (size_t i = 0; i < count; ++i) {
+      others.push_back(make(SealEnd::kMember, key_of(1), member_counters, from_member));
+      send_all(*others.back(), {up(0)}, at_switch->local());
+      arrived(*at_switch);
+      arrived(*others.back());
+      ASSERT_EQ(arrived(*at_switch).size(), 1u);
+    }
+  };
+  add(4095);
+  send_up(up(1));
+  EXPECT_EQ(arrived(*at_switch).size(), 1u);
+  add(1);
+  send_up(up(2));
+  EXPECT_EQ(arrived(*at_switch).size(), 1u);
+  send_all(*others.front(), {up(3)}, at_switch->local());
+  EXPECT_TRUE(arrived(*at_switch).empty());
+}
+
+/// Over every kind of transport, with what it lends.
+class SealedLinkOver : public testing::TestWithParam<Kind> {};
+
+TEST_P(SealedLinkOver, FramesGoBothWays) {
+  const auto network = GetParam().network(65000, 4 << 20);
+  auto at_switch = seal_link(network(), key_of(1), SealEnd::kSwitch);
+  auto member = seal_link(network(), key_of(1), SealEnd::kMember);
+  const Endpoint to = at_switch->local();
+  std::vector<Bytes> sent;
+  for (uint32_t i = 0; i < 40; ++i) sent.push_back(up(i, i % 3 == 0 ? 20000 : 1432));
+  Endpoint from;
+  std::set<Bytes> got;
+  RxFrame frames[32];
+  const Time end = monotonic_now() + seconds(60);
+  while (got.size() < sent.size() && monotonic_now() < end) {
+    // Whatever is lost goes again, as an engine does it.
+    send_all(*member, {sent[got.size()]}, to);
+    for (int i = 0; i < 50; ++i) {
+      arrived(*member);
+      const size_t n = at_switch->receive(frames, 32);
+      for (size_t k = 0; k < n; ++k) {
+        got.emplace(frames[k].data, frames[k].data + frames[k].size);
+        from = frames[k].from;
+      }
+      if (n > 0) at_switch->release();
+      if (n > 0) break;
+      at_switch->wait(std::chrono::milliseconds(1));
+    }
+  }
+  EXPECT_EQ(got, std::set<Bytes>(sent.begin(), sent.end()));
+  std::vector<Bytes> results;
+  for (uint32_t i = 0; i < 20; ++i) results.push_back(down(i, 1000 + i));
+  EXPECT_EQ(send_all(*at_switch, results, from), results.size());
+  EXPECT_EQ(collect(*member, results.size(), [&] { arrived(*at_switch); }), results);
+}
+
+std::vector<Kind> single_kinds() {
+  std::vector<Kind> all = kinds();
+  all.erase(std::remove_if(all.begin(), all.end(), [](const Kind& kind) { return kind.name.find("shared") == 0; }),
+            all.end());
+  return all;
+}
+
+INSTANTIATE_TEST_SUITE_P(Transports, SealedLinkOver, testing::ValuesIn(single_kinds()),
+                         [](const auto& each) { return each.param.name; });
+
+}  // namespace
+}  // namespace switchml
