@@ -277,7 +277,7 @@ void Attachment::open_live_door(const std::string& interface) {
   if (folder.empty()) return;
   auto listener = listen(interface);
   if (!listener.ok()) return;
-  const SipKey key{random_bits(), random_bits()};
+  const SealKey key = random_seal_key();
   const std::string address = to_string(local_endpoint(listener->get()));
   try {
     live_door_ = std::make_unique<LiveDoor>(std::move(listener.value()), key, folder);
@@ -286,10 +286,10 @@ void Attachment::open_live_door(const std::string& interface) {
     return;
   }
   door_.set("live_view", address);
-  door_.set("live_view_key", std::to_string(key.low) + " " + std::to_string(key.high));
+  door_.set("live_view_key", to_hex(key));
 }
 
-/// A line for each rank: its number, address, and the two words of its key.
+/// A line for each rank: its number, address and key.
 void Attachment::show_live_doors() const {
   std::string text;
   for (size_t rank = 0; rank < doors_.size(); ++rank) {
