@@ -24,7 +24,7 @@ MAY_INCLUDE = {
     "timer": {"base", "wire"},
     "seal": {"base", "wire"},
     "transport": {"base", "wire", "socket", "seal"},
-    "format": {"base", "wire", "slots", "transport"},
+    "format": {"base", "wire", "slots", "seal", "transport"},
     "exact": {"base", "wire", "kernels", "slots", "transport", "format"},
     "integer": {"base", "wire", "kernels", "slots", "transport", "format"},
     "engine": {"base", "wire", "socket", "slots", "timer", "transport", "format", "exact", "integer"},
@@ -38,15 +38,15 @@ MAY_INCLUDE = {
     "store": {"base"},
     "client": {"base", "wire", "socket", "seal", "transport", "engine", "switchd", "store"},
     "path": {"base", "wire", "transport", "format", "engine", "store"},
-    "watch": {"base", "socket"},
-    "live": {"base", "socket"},
+    "watch": {"base", "socket", "seal", "transport"},
+    "live": {"base", "socket", "seal"},
     "failover": {"base", "wire", "socket", "slots", "seal", "transport", "engine", "switchd", "store", "client"},
     "session": {
         *{"base", "wire", "socket", "kernels", "seal", "transport", "engine", "messages", "shm", "switchd"},
         *{"store", "client", "path", "watch", "live", "failover"},
     },
     "c10d": {
-        *{"base", "socket", "kernels", "transport", "engine", "messages", "shm", "store", "client", "live"},
+        *{"base", "socket", "kernels", "seal", "transport", "engine", "messages", "shm", "store", "client", "live"},
         "session",
     },
 }

@@ -30,6 +30,13 @@ OptionValue precision(Precision* precision) {
       "; integer not together with transport=shm");
 }
 
+OptionValue encryption(Encryption* encryption) {
+  const auto set = [encryption](const std::string& name) {
+    *encryption = name == "on" ? Encryption::kOn : name == "off" ? Encryption::kOff : Encryption::kAuto;
+  };
+  return value::one_of({"auto", "on", "off"}, set, [encryption] { return std::string(name_of(*encryption)); });
+}
+
 /// One of two names, of which `yes` means true.
 OptionValue flag(bool* out, const std::vector<std::string>& names, const std::string& yes) {
   const std::string no = names[0] == yes ? names[1] : names[0];
@@ -127,6 +134,12 @@ std::vector<Option> table(Config* c) {
        "how ranks reach each other: shm through memory of the one host they are on, udp, tcp and rdma through a "
        "switch; auto: shm where it can be had and no switch is named, with a controller udp, else rdma where every "
        "host has a card and it reaches the switches, else udp, or tcp where links are fast"},
+      {"encryption", encryption(&c->encryption),
+       "whether packets are encrypted and authenticated; auto: between hosts, where all processors have instructions "
+       "for AES, and the switches are in ranks or have a key; on: also without, or the group does not open"},
+      {"switch_key_file", value::text(&c->switch_key_file, "the name of a file, or empty"),
+       "a file that only its owner reads, with the key of the named switches, or of a controller's in software: 64 "
+       "hexadecimal digits"},
       {"precision", precision(&c->precision),
        "how sums are added; auto: exactly, and rounded once, wherever software adds (twice where hosts have several "
        "ranks); integer: as a switching chip adds them, for the same bits with a chip and without one; exact: rounded "
@@ -315,6 +328,14 @@ const char* name_of(Precision precision) {
   switch (precision) {
     case Precision::kInteger: return "integer";
     case Precision::kExact: return "exact";
+    default: return "auto";
+  }
+}
+
+const char* name_of(Encryption encryption) {
+  switch (encryption) {
+    case Encryption::kOn: return "on";
+    case Encryption::kOff: return "off";
     default: return "auto";
   }
 }

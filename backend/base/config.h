@@ -24,6 +24,15 @@ enum class Precision : uint8_t {
 /// As a user writes it.
 const char* name_of(Precision precision);
 
+/// Whether frames are encrypted and authenticated.
+enum class Encryption : uint8_t {
+  kAuto,  ///< "auto": between hosts, where processors are fast at it and the switches take part.
+  kOn,    ///< "on": all that leaves a rank but through shared memory, or the group does not open.
+  kOff,   ///< "off": nothing is.
+};
+/// As a user writes it.
+const char* name_of(Encryption encryption);
+
 struct Config {
   /// SWITCHML_SWITCH: ADDRESS:PORT of a switch, or several as named_switches() has them (client/switch_address.h);
   /// empty: one host adds in memory, and of several hosts each adds a part.
@@ -44,6 +53,11 @@ struct Config {
   /// switch), or "auto": shm where it can be had, and no switch, controller or faults are asked for; else udp, or tcp
   /// where links are fast (session/agreement.h). shm not together with those, tcp not with a controller.
   std::string transport = "auto";
+  /// SWITCHML_ENCRYPTION.
+  Encryption encryption = Encryption::kAuto;
+  /// SWITCHML_SWITCH_KEY_FILE: the file with the key of the switches that are named, or a controller's, as
+  /// parse_seal_key() reads it (seal/seal_key.h); empty: they have none.
+  std::string switch_key_file;
   /// SWITCHML_PRECISION.
   Precision precision = Precision::kAuto;
   /// SWITCHML_SIGNIFICANT_BITS: of each term that an integer switch adds to a sum of floats (integer/width.h); 0..24,

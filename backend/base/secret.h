@@ -33,4 +33,8 @@ inline bool printable_secret(const std::string& text) {
 /// or the word is not printable.
 Result<std::string> read_secret(const std::string& path, const std::string& what);
 
+/// The same of a file that others may not read, as ssh asks of its keys. kInvalidArgument, which names the mode: every
+/// user may read or write it, or it is this user's own and a group may.
+Result<std::string> read_private_secret(const std::string& path, const std::string& what);
+
 }  // namespace switchml

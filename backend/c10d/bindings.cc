@@ -13,6 +13,7 @@
 #include "c10d/process_group.h"
 #include "c10d/store_rendezvous.h"
 #include "client/controller_client.h"
+#include "seal/seal_key.h"
 #include "store/store_exchange.h"
 
 namespace py = pybind11;
@@ -208,6 +209,7 @@ py::object stats(const BasePtr& backend) {
   py::dict session;
   session["transport"] = statistics.transport;
   session["precision"] = statistics.precision;
+  session["encryption"] = statistics.encryption;
   session["switch"] = statistics.switch_address;
   session["address"] = statistics.address;
   session["payload_bytes"] = statistics.payload_bytes;
@@ -381,6 +383,7 @@ PYBIND11_MODULE(_C, module) {
   module.def("widen", &widen_tensor, py::arg("terms"), py::arg("output"), py::arg("format"),
              py::call_guard<py::gil_scoped_release>());
   module.def("settings", &setting_list);
+  module.def("has_aes_instructions", &has_aes_instructions);
   module.def(
       "describe", [](const OptionMap& options) { return describe(configured(options)); }, py::arg("options"));
   // When no Python is left; the interpreter has room for some such functions only.

@@ -59,7 +59,8 @@ bool GroupCore::engine_can_exchange() const {
 void GroupCore::set_session(std::shared_ptr<Session> session) {
   const std::lock_guard<std::mutex> lock(mutex_);
   engine_way_.store(session->abilities().transport == "shm" ? Way::kMemory : Way::kSwitch, std::memory_order_relaxed);
-  if (group_->live) group_->live->opened(session->abilities().transport, session->switch_names());
+  const Abilities& abilities = session->abilities();
+  if (group_->live) group_->live->opened(abilities.transport, session->switch_names(), abilities.encrypts);
   session_ = std::move(session);
 }
 

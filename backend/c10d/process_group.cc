@@ -147,6 +147,7 @@ Statistics read_statistics(const Session& session, Engine& engine) {
   result.address = address_of(session);
   result.transport = session.abilities().transport;
   result.precision = session.abilities().precision;
+  result.encryption = session.abilities().encryption();
   result.payload_bytes = parameters.payload_bytes;
   result.slots = parameters.slots;
   result.job_shards = parameters.shards;

@@ -30,6 +30,7 @@ struct Statistics {
   std::string address;                       // Host of this rank; empty: none, or a group of one.
   std::string transport;                     // Abilities::transport, or empty: none
   std::string precision;                     // Abilities::precision; empty: a group of one
+  std::string encryption;                    // Abilities::encryption(); empty: a group of one.
   uint64_t payload_bytes = 0;
   int slots = 0;
   int shards = 0;      // Per rank, as SWITCHML_SHARDS has it.

@@ -7,6 +7,7 @@
 #include "base/option.h"
 #include "base/parse.h"
 #include "base/random.h"
+#include "base/secret.h"
 #include "engine/engine.h"
 #include "socket/address.h"
 #include "socket/sockaddr.h"
@@ -51,6 +52,7 @@ void write_switch_address(const SwitchAddress& address, Blob* blob) {
   blob->set("name", address.name);
   blob->set("weight", address.weight);
   blob->set("client_key", address.client_key);
+  if (address.seal) blob->set("seal", to_hex(*address.seal));
 }
 
 Result<SwitchAddress> read_switch_address(const Blob& blob) {
@@ -65,8 +67,14 @@ Result<SwitchAddress> read_switch_address(const Blob& blob) {
   address.endpoint = endpoint.value();
   address.name = blob.text("name");
   address.weight = static_cast<uint32_t>(weight);
+  if (blob.text("seal").empty()) return address;
+  const auto seal = parse_seal_key(blob.text("seal"));
+  if (!seal.ok()) return Status(Code::kMismatch, "switch " + address.name + ": " + seal.status().message());
+  address.seal = seal.value();
   return address;
 }
+
+bool names_switches(const Config& config) { return !config.switch_address.empty() || !config.controller.empty(); }
 
 bool wants_exact(const Config& config) { return config.precision != Precision::kInteger && config.controller.empty(); }
 
@@ -112,12 +120,24 @@ Result<std::vector<SwitchAddress>> named_switches(const Config& config, bool one
   return switches;
 }
 
+Result<std::optional<SealKey>> named_key(const Config& config) {
+  if (config.switch_key_file.empty()) return std::optional<SealKey>();
+  const std::string what = "SWITCHML_SWITCH_KEY_FILE=" + quoted(config.switch_key_file);
+  const auto text = read_private_secret(config.switch_key_file, what);
+  if (!text.ok()) return text.status();
+  const auto key = parse_seal_key(text.value());
+  return key.ok() ? Result<std::optional<SealKey>>(key.value())
+                  : Status(key.status().code(), what + ": " + key.status().message());
+}
+
 Result<SwitchAddress> embedded_switch(const Config& config, const Endpoint& own, bool one_host,
-                                      const std::string& group, int rank, std::unique_ptr<SwitchServer>* server) {
+                                      const std::optional<SealKey>& seal, const std::string& group, int rank,
+                                      std::unique_ptr<SwitchServer>* server) {
   ServerOptions options;
   options.listen = own;
   options.softswitch.by_invitation = true;
   options.card_port = card_wish(config);
+  options.seal = seal;
   if (config.transport == "rdma") options.card = ServerOptions::CardUse::kMust;
   if (may_take_rdma(config) && !one_host) options.card = ServerOptions::CardUse::kIfThereIsOne;
   auto started = SwitchServer::start(options);
@@ -127,6 +147,7 @@ Result<SwitchAddress> embedded_switch(const Config& config, const Endpoint& own,
   address.endpoint = (*server)->local();
   address.name = to_string(address.endpoint) + kEmbedded + std::to_string(rank) + " of " + group + ")";
   address.client_key = random_bits() | 1U;  // Not 0.
+  address.seal = seal;
   for (uint64_t i = 0; i < kInvitations; ++i) (*server)->invite(address.client_key + i);
   return address;
 }

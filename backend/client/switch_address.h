@@ -2,11 +2,13 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "base/config.h"
 #include "base/port_wish.h"
+#include "seal/seal_key.h"
 #include "store/blob.h"
 #include "switchd/server.h"
 #include "wire/control.h"
@@ -22,12 +24,16 @@ struct SwitchAddress {
   int host = -1;         // The group's host that runs it; -1: none, or unknown.
   /// The first of kInvitations consecutive client keys with which it grants opens; 0: any key.
   uint64_t client_key = 0;
+  std::optional<SealKey> seal;  // Of links to it; none: frames travel in the clear.
 };
 inline constexpr uint64_t kInvitations = 16;
 
+/// Without a named switch's key: each rank has a file of it.
 void write_switch_address(const SwitchAddress& address, Blob* blob);
 Result<SwitchAddress> read_switch_address(const Blob& blob);
 
+/// Whether a user names the group's switches, or a controller that does: else they are in ranks, or there are none.
+bool names_switches(const Config& config);
 /// Whether opens without a controller ask for exact sessions.
 bool wants_exact(const Config& config);
 /// Whether the settings allow TCP between hosts without naming it. Chips, and so controllers, know UDP alone.
@@ -41,11 +47,15 @@ PortWish card_wish(const Config& config);
 /// ranks on several hosts, one address twice, several switches that are to add integers.
 Result<std::vector<SwitchAddress>> named_switches(const Config& config, bool one_host);
 
+/// The key in SWITCHML_SWITCH_KEY_FILE; none: it names no file. Errors: others may read the file, or it has no key.
+Result<std::optional<SealKey>> named_key(const Config& config);
+
 /// Starts a switch in this process at the address `own`, which runs as long as `*server`, and returns its address. It
 /// grants only opens with keys that were announced by SwitchServer::invite, as those of the returned address are.
-/// `one_host`: all ranks are on this host. `group`, `rank`: for messages.
+/// `one_host`: all ranks are on this host. `seal`: its key, if it has one. `group`, `rank`: for messages.
 Result<SwitchAddress> embedded_switch(const Config& config, const Endpoint& own, bool one_host,
-                                      const std::string& group, int rank, std::unique_ptr<SwitchServer>* server);
+                                      const std::optional<SealKey>& seal, const std::string& group, int rank,
+                                      std::unique_ptr<SwitchServer>* server);
 /// Whether the name is one of embedded_switch().
 bool is_embedded(const std::string& name);
 

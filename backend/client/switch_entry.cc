@@ -15,6 +15,7 @@
 #include "socket/sockaddr.h"
 #include "transport/faulty.h"
 #include "transport/rdma/rdma.h"
+#include "transport/sealed_link.h"
 #include "transport/shared_link.h"
 #include "transport/tcp.h"
 #include "transport/udp.h"
@@ -74,9 +75,24 @@ Result<std::unique_ptr<Transport>> connect(const std::vector<Endpoint>& switches
   return make_udp_transport(udp_towards(switches));
 }
 
+/// Faults lie below the seal: what it opens has come whole. `key_may_differ`: a user has given it to both ends.
+Result<std::unique_ptr<Transport>> sealed(Result<std::unique_ptr<Transport>> link, const std::optional<SealKey>& seal,
+                                          bool key_may_differ = false) {
+  if (!link.ok() || !seal) return link;
+  SealOptions options;
+  options.key_may_differ = key_may_differ;
+  try {
+    return seal_link(std::move(link.value()), *seal, SealEnd::kMember, std::move(options));
+  } catch (const StatusError& error) {
+    return error.status();
+  }
+}
+
 }  // namespace
 
-Result<std::unique_ptr<Transport>> connect_to_switch(const Endpoint& to) { return connect({to}); }
+Result<std::unique_ptr<Transport>> connect_to_switch(const Endpoint& to, const std::optional<SealKey>& seal) {
+  return sealed(connect({to}), seal);
+}
 
 // [RDMA-2]
 Endpoint for_requests(const Endpoint& to) { return uses_card(to.carrier) ? with_carrier(to, Carrier::kPackets) : to; }
@@ -92,27 +108,30 @@ std::string why_no_rdma(const Config& config, const std::vector<Endpoint>& switc
 }
 
 Result<std::unique_ptr<Transport>> connect_shard(const Config& config, int rank, int shard,
-                                                 const std::vector<Endpoint>& switches) {
+                                                 const std::vector<Endpoint>& switches,
+                                                 const std::optional<SealKey>& seal) {
   auto link = uses_card(switches.front().carrier) ? connect_card(config, switches) : connect(switches);
-  if (!link.ok() || config.faults.empty()) return link;
-  return make_faulty_transport(std::move(link.value()), faults_of(config, rank, shard));
+  if (link.ok() && !config.faults.empty())
+    link = make_faulty_transport(std::move(link.value()), faults_of(config, rank, shard));
+  return sealed(std::move(link), seal, names_switches(config));
 }
 
 bool sessions_move(const Config& config) { return config.fallback && !config.controller.empty(); }
 
-Result<Transports> connect_shards(const Config& config, int rank, const std::vector<Endpoint>& switches) {
+Result<Transports> connect_shards(const Config& config, int rank, const std::vector<Endpoint>& switches,
+                                  const std::optional<SealKey>& seal) {
   std::vector<Transports> by_shard;
   if (switches.size() > 1 && sessions_move(config)) {
     Transports all;
     for (const Endpoint& to : switches) {
-      auto of_one = connect_shards(config, rank, {to});
+      auto of_one = connect_shards(config, rank, {to}, seal);
       if (!of_one.ok()) return of_one.status();
       std::move(of_one->begin(), of_one->end(), std::back_inserter(all));
     }
     return all;
   }
   for (int shard = 0; shard < config.shards; ++shard) {
-    auto link = connect_shard(config, rank, shard, switches);
+    auto link = connect_shard(config, rank, shard, switches, seal);
     if (!link.ok()) return link.status();
     by_shard.emplace_back();
     if (switches.size() > 1) {
@@ -196,7 +215,11 @@ Status join_shard(Transport& transport, const SessionParameters& session, int sh
   }
   ControlClient client(transport, session.switch_endpoint, session.switch_name);
   client.wait_while(std::move(ended));
-  return client.join(session.membership(), shard, deadline).status();
+  Status status = client.join(session.membership(), shard, deadline).status();
+  // A queue pair has keys of its own. They are agreed on now, by a request that changes nothing: what is sent without
+  // them is lost, and over a card long in being missed.
+  if (status.ok() && session.seal && transport.queue_pairs() != nullptr) status = client.close({}, deadline);
+  return status;
 }
 
 namespace {
@@ -208,7 +231,7 @@ uint64_t open_sessions(const SwitchCounters& counters) {
 void leave(const SessionParameters& session, Time deadline) {
   // A close need not come from the member's address.
   const Endpoint to = for_requests(session.switch_endpoint);
-  auto transport = connect_to_switch(to);
+  auto transport = connect_to_switch(to, session.seal);
   if (!transport.ok()) return;
   ControlClient client(*transport.value(), to, session.switch_name);
   if (const Status status = client.close(session.membership(), deadline); !status.ok()) {

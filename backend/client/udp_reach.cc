@@ -29,7 +29,7 @@ bool takes_tcp_alone(Transport& packets, const SwitchAddress& address, Time dead
   const auto within = [deadline](Duration patience) { return std::min(deadline, monotonic_now() + patience); };
   if (answers(packets, address.endpoint, address.name, within(kPatience), ended)) return false;
   const Endpoint by_tcp = with_carrier(address.endpoint, Carrier::kTcp);
-  const auto stream = connect_to_switch(by_tcp);
+  const auto stream = connect_to_switch(by_tcp, address.seal);
   if (!stream.ok() || !answers(*stream.value(), by_tcp, address.name, within(kPatience), ended)) return false;
   return !answers(packets, address.endpoint, address.name, within(kLastPatience), ended);
 }

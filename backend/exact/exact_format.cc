@@ -118,7 +118,7 @@ void ExactFormat::encode(InFlight& flight, Transport& link) {
 void ExactFormat::offer_memory(InFlight& flight, bool wants_result, Transport& link) const {
   const ExactCodec& codec = exact(*flight.task).codec;
   const size_t bytes = codec.bytes(flight.range);
-  const bool by_card = session_.switch_endpoint.carrier == Carrier::kRdma;
+  const bool by_card = session_.switch_endpoint.carrier == Carrier::kRdma && !session_.seal;
   if (!(by_card || link.gathers()) || keep_results_ || bytes < kLeastInPlace) return;
   const uint8_t* source = flight.sent_bytes == 0 ? codec.source(flight.range) : nullptr;  // Unless they are packed.
   const bool reaches = source != nullptr && (link.gathers() || link.queue_pairs()->target_of(source, bytes));

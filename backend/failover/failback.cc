@@ -59,7 +59,7 @@ Result<wire::OpenReply> Failback::open(const wire::Open& asked, Time deadline) c
   }
   if (own_ != nullptr) own_->invite(asked.client_key);
   const Endpoint to = for_requests(lost_.switch_endpoint);
-  auto link = connect_to_switch(to);
+  auto link = connect_to_switch(to, lost_.seal);
   if (!link.ok()) return link.status();
   return ControlClient(*link.value(), to, lost_.switch_name).open(asked, deadline);
 }
@@ -100,7 +100,7 @@ Result<Failback::Found> Failback::take(int attempt) {
 }
 
 Status Failback::join(Found* found) const {
-  auto links = connect_shards(config_, group_.rank, {found->session.switch_endpoint});
+  auto links = connect_shards(config_, group_.rank, {found->session.switch_endpoint}, lost_.seal);
   if (!links.ok()) return links.status();
   found->transports = std::move(links.value());
   const Time end = monotonic_now() + kJoinTime;

@@ -46,6 +46,7 @@ Status Standby::start() {
     Blob keys;
     keys.set("seed", random_bits() | 1U);  // 0 would be another one on each host
     keys.set("client_key", random_bits());
+    if (session_.seals_ranks) keys.set("seal", to_hex(random_seal_key()));
     if (Status status = channel_.say_blob(topic("keys"), keys); !status.ok()) return status;
   }
   Status status = serve();
@@ -60,12 +61,23 @@ Status Standby::start() {
 Status Standby::serve() {
   const auto keys = channel_.hear_blob(topic("keys"), 0);
   if (!keys.ok()) return keys.status();
+  if (Status status = read_seal(keys.value()); !status.ok()) return status;
   if (std::find(leaders_.begin(), leaders_.end(), group_.rank) == leaders_.end()) return {};
   const auto place = serve_with(keys.value());
   if (!place.ok()) return channel_.say_blob(topic("place"), place.status());
   Blob blob;
   blob.set("address", to_string(place.value()));
   return channel_.say_blob(topic("place"), blob);
+}
+
+// The lost switch's key is none of theirs.
+Status Standby::read_seal(const Blob& keys) {
+  session_.seal.reset();
+  if (!session_.seals_ranks) return {};
+  const auto seal = parse_seal_key(keys.text("seal"));
+  if (!seal.ok()) return {Code::kMismatch, "rank 0 sent no key of links: install the same switchml on all ranks"};
+  session_.seal = seal.value();
+  return {};
 }
 
 // Epochs, keys and cookies follow from the seed: with the same one, and one open, sessions are alike. A socket that
@@ -81,6 +93,7 @@ Result<Endpoint> Standby::serve_with(const Blob& keys) {
   options.listen = session_.own_address;
   options.softswitch.by_invitation = true;
   options.softswitch.receive_buffer_bytes = SIZE_MAX;
+  options.seal = session_.seal;
   auto started = SwitchServer::start(options);
   if (!started.ok()) return started.status();
   server_ = std::move(started.value());
@@ -121,7 +134,7 @@ Result<Blob> Standby::open_all() {
   const wire::Open asked = open_like(session_, client_key_);
   Blob first;
   for (const Endpoint& place : switches_) {
-    auto link = connect_to_switch(place);
+    auto link = connect_to_switch(place, session_.seal);
     if (!link.ok()) return link.status();
     auto granted = ControlClient(*link.value(), place, to_string(place)).open(asked, monotonic_now() + kOpenTime);
     if (!granted.ok()) return granted.status();
@@ -138,7 +151,7 @@ Status Standby::join() {
   const Time end = monotonic_now() + kJoinTime;
   joined_ = true;
   for (int shard = 0; shard < session_.shards; ++shard) {
-    auto link = connect_shard(config_, group_.rank, shard, switches_);
+    auto link = connect_shard(config_, group_.rank, shard, switches_, session_.seal);
     if (!link.ok()) return link.status();
     for (const Endpoint& place : switches_) {
       SessionParameters there = session_;

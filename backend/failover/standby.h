@@ -1,7 +1,7 @@
 // What takes a lost switch's place: the first rank of each host runs a switch, and all of these have the same session,
 // each for some of its slots (transport/spread_link.h). They add as a switch does, so results have the same bits.
 //
-//   rank 0                   standby/N/keys     what makes their sessions alike
+//   rank 0                   standby/N/keys     what makes their sessions alike; the key of links to them, if sealed
 //   each host's first rank   standby/N/place    where its switch listens, or why there is none
 //   rank 0                   standby/N/session  what all of them have granted
 //   each rank                standby/N/joined   ok, or why it could not
@@ -43,6 +43,7 @@ class Standby {
   Carrier carrier() const { return for_requests(session_.switch_endpoint).carrier; }
   std::string topic(const std::string& what) const { return "standby/" + std::to_string(number_) + "/" + what; }
   Status serve();
+  Status read_seal(const Blob& keys);
   Result<Endpoint> serve_with(const Blob& keys);
   Status hear_switches();
   Status share_session();

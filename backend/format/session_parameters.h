@@ -10,6 +10,7 @@
 
 #include "base/clock.h"
 #include "base/limits.h"
+#include "seal/seal_key.h"
 #include "transport/transport.h"
 #include "wire/checksum.h"
 #include "wire/control.h"
@@ -26,8 +27,9 @@ struct Route {
   Duration renewal() const { return std::min<Duration>(lease / 4, most_silence); }  // [LEASE-5]
   bool controlled = false;  // A controller answers requests: its silence says nothing about the switch.
   Endpoint switch_endpoint;
-  std::string switch_name;  // Messages have it: "127.0.0.1:40000 (embedded in rank 0)".
-  uint64_t tree_id = 0;     // Number of a controller's tree of switches; 0: not planned.
+  std::optional<SealKey> seal;  // Of links to that switch; none: frames travel in the clear.
+  std::string switch_name;      // Messages have it: "127.0.0.1:40000 (embedded in rank 0)".
+  uint64_t tree_id = 0;         // Number of a controller's tree of switches; 0: not planned.
 };
 
 /// How a shard's slots are shared out among its lanes, which take them in this order. In an exact session data lanes
@@ -59,6 +61,7 @@ struct SessionParameters : Route {
   int worker = 0;                         // this rank in its group, or its host among the hosts that the group runs on
   int workers = 1;                        // ranks in the group, or hosts
   int ranks = 0;                          // Ranks of the group; 0: as many as workers.
+  bool seals_ranks = false;               // What ranks send each other is sealed, whatever the switch takes.
   std::vector<std::string> worker_names;  // Follow the word "rank" in messages; none: their numbers.
   Endpoint own_address;                   // Where other hosts of the group reach this one; port 0; empty: nowhere.
   int shards = 1;

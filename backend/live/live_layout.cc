@@ -62,6 +62,7 @@ std::string fields_of_groups() {
                  SWITCHML_FIELD(Group, size),
                  SWITCHML_FIELD(Group, global_rank),
                  SWITCHML_FIELD(Group, is_open),
+                 SWITCHML_FIELD(Group, encrypts),
                  SWITCHML_FIELD(Group, identity),
                  SWITCHML_FIELD(Group, since),
                  SWITCHML_FIELD(Group, called),

@@ -54,6 +54,7 @@ struct Group {
   Shared<int32_t> rank, size;
   Shared<uint32_t> global_rank;
   Shared<uint8_t> is_open;     // All ranks have started.
+  Shared<uint8_t> encrypts;    // What leaves its ranks is encrypted.
   Shared<uint64_t> identity;   // The same on all ranks, and of no other group; 0: not known yet.
   Shared<int64_t> since;       // Its opening began.
   Shared<uint64_t> called;     // The number of its last collective.

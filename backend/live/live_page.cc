@@ -250,11 +250,12 @@ void LiveGroup::identify(uint64_t key) {
   if (is_shown()) place_->identity.set(siphash24({key, 0}, "identity", 8) | 1);
 }
 
-void LiveGroup::opened(const std::string& transport, const std::string& switch_name) {
+void LiveGroup::opened(const std::string& transport, const std::string& switch_name, bool encrypts) {
   if (!is_shown()) return;
   page_->write(place_, number_, [&] {
     put(place_->transport, transport);
     put(place_->switch_name, switch_name);
+    place_->encrypts.set(encrypts ? 1 : 0);
     place_->is_open.set(1);
   });
 }

@@ -71,7 +71,8 @@ class LiveGroup {
 
   /// A number that only the group's ranks have; the page tells others a hash of it.
   void identify(uint64_t key);
-  void opened(const std::string& transport, const std::string& switch_name);
+  /// `encrypts`: what leaves the ranks is encrypted.
+  void opened(const std::string& transport, const std::string& switch_name, bool encrypts = false);
   void waits(const LiveWait& wait);
   void count(const LiveCounts& counts);
   /// Where ranks of other hosts answer (live/live_door.h), and their keys: for this user alone. Too long: not shown.

@@ -54,6 +54,8 @@ class Initiator {
   bool has_greeted_with(const PublicKey& its) const { return pending_ && public_key_of(pending_->frame()) == its; }
   /// How often the greeting that waits has been sent; 0: none waits.
   int unanswered() const { return pending_ ? greetings_ : 0; }
+  /// Whether the other end has shown before that it knows the key.
+  bool has_channel() const { return current_.has_value(); }
 
  private:
   struct Channel {

@@ -14,6 +14,10 @@ struct Abilities {
   /// they share, without any switch. "shm+udp" and so on: the ranks of each host share memory, and each host speaks to
   /// the switch as one worker.
   std::string transport;
+  /// Whatever leaves a rank but through shared memory is encrypted and authenticated; what watches over the ranks is
+  /// not.
+  bool encrypts = false;
+  const char* encryption() const { return encrypts ? "on" : "off"; }
   bool exchanges = false;  // The engine moves bytes in an Exchange too.
 };
 

@@ -27,6 +27,7 @@ Agreed agreed_in_memory(const GroupInfo& group, Place& place) {
   session.switch_name = "memory of this host";
   session.payload_bytes = shape.chunk_bytes;
   session.slots = shape.slots;
+  session.seals_ranks = place.seals.ranks;
   if (place.own_address.ok()) session.own_address = place.own_address.value();
   Agreed agreed;
   agreed.sessions = {session};
@@ -55,7 +56,7 @@ Result<Joined> join_switches(Opening& opening, const PlanTerms& terms, const Pla
 }
 
 Result<Agreed> agree_on_sessions(Opening& opening, Place& place) {
-  PlanTerms terms{opening.config, opening.group, place.hosts, {}};
+  PlanTerms terms{opening.config, opening.group, place.hosts, {}, place.seals.ranks};
   if (place.own_address.ok()) terms.own_address = place.own_address.value();
   Agreed agreed;
   auto joined = join_switches(opening, terms, place, &agreed.watch_meeting);
@@ -100,6 +101,7 @@ Result<Agreed> agree(const Config& config, const GroupInfo& group, Rendezvous& s
     const Status status = ended ? ended() : Status();
     return status.ok() && watch ? watch->lost() : status;
   });
+  if (watch) opening.exchange.use(watch->bell());
   const auto part = [&](Duration patience) {
     if (watch) watch->meet_no_more();
     opening.exchange.part(patience);

@@ -1,6 +1,7 @@
 // The first thing that a rank says to its group: what it is, and the settings in which all ranks must be alike.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -27,6 +28,9 @@ struct Roster {
   /// By host, with port 0. None where the ranks are on one host; an error where the hosts do not reach each other.
   Result<std::vector<Endpoint>> addresses = std::vector<Endpoint>();
   bool faults = false;  // Some rank injects them.
+  /// kAuto: no rank says otherwise.
+  Encryption encryption = Encryption::kAuto;
+  std::optional<int> without_aes;  // The first rank on a processor without instructions for it.
 
   bool one_host() const { return layout.hosts() == 1; }
   /// Tells each rank what it shares its machine with; `threads`: busy ones, by rank.

@@ -85,7 +85,7 @@ std::string Links::names() const {
 
 Status Links::connect(const Config& config, int rank, Carrier over) {
   for (SwitchAddress& at : switches) at.endpoint = with_carrier(at.endpoint, over);
-  auto connected = connect_shards(config, rank, endpoints());
+  auto connected = connect_shards(config, rank, endpoints(), switches.front().seal);
   if (!connected.ok()) return connected.status();
   transports = std::move(connected.value());
   return {};

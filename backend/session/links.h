@@ -11,7 +11,7 @@
 
 namespace switchml {
 
-/// All over one carrier.
+/// All over one carrier, and with one key or none.
 struct Links {
   std::vector<SwitchAddress> switches;  // At least one. Their endpoints say the carrier.
   Transports transports;  // Switch after switch, one per shard of this rank. None: other ranks of its host send.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <optional>
 #include <sstream>
 #include <utility>
 
@@ -28,11 +29,8 @@ class PlaceAgreement {
   }
 
   Result<Place> run() {
-    if (is_rank_0()) {
-      if (Status status = opening_.say("switch", provide_place()); !status.ok()) return status;
-    }
     const Time begin = monotonic_now();
-    auto blob = opening_.hear("switch", "find a switch");
+    auto blob = opening_.by_rank_0("switch", "find a switch", [this] { return provide_place(); });
     const Time now = monotonic_now();
     if (!blob.ok() && now >= opening_.time.deadline())
       return opening_.exchange.who_is_missing("hello", now - begin, blob.status());
@@ -47,6 +45,7 @@ class PlaceAgreement {
 
   Status read(const Blob& blob) {
     read_own_address(blob);
+    if (Status status = read_seals(blob); !status.ok()) return status;
     if (!blob.text("memory").empty()) return share_memory(blob);
     const std::string each = blob.text("each_host");
     Status status = each.empty() ? read_switch(blob) : serve_on_each_host(each);
@@ -63,9 +62,12 @@ class PlaceAgreement {
         SessionParameters there;
         there.worker = opening_.group.rank;
         if (Status status = read_place(blob, share, &there); !status.ok()) return status;
-        Status status =
-            take_place(SwitchAddress{there.switch_endpoint, there.switch_name, there.weight, there.tree_id});
-        if (!status.ok()) return status;
+        SwitchAddress at;
+        at.endpoint = there.switch_endpoint;
+        at.name = there.switch_name;
+        at.weight = there.weight;
+        at.tree_id = there.tree_id;
+        if (Status status = take_place(std::move(at)); !status.ok()) return status;
       }
       return {};
     }
@@ -89,6 +91,7 @@ class PlaceAgreement {
                                           " have addresses of IPv4 and of IPv6: name interfaces that have addresses "
                                           "of one of them (SWITCHML_INTERFACE)"};
     }
+    if (!place->seal && place_.seals.switches) place->seal = seal_;
     place_.switches.push_back(std::move(place.value()));
     return {};
   }
@@ -99,12 +102,21 @@ class PlaceAgreement {
     auto roster = read_hellos(opening_.config, hellos.value());
     if (!roster.ok()) return roster.status();
     place_.roster = std::move(roster.value());
-    const HostLayout& layout = place_.roster.layout;
     const auto& addresses = place_.roster.addresses;
     if (!one_host()) place_.own_address = addresses.ok() ? Result<Endpoint>(addresses.value()[0]) : addresses.status();
     if (!watched_) place_.watch_meeting = WatchMeeting::offer(place_.own_address, opening_.group.name);
+    auto seals = choose_seals(opening_.config, place_.roster, opening_.group.name);
+    if (!seals.ok()) return seals.status();
+    place_.seals = seals.value();
+    if (place_.seals.switches && !names_switches(opening_.config)) seal_ = random_seal_key();
+    auto place = find_place(hellos.value());
+    if (place.ok()) place_.seals.write(&place.value());
+    return place;
+  }
+  Result<Blob> find_place(const std::vector<Blob>& hellos) {
     const Config& config = opening_.config;
-    if (!config.controller.empty()) return for_all(ask_controller(hellos.value()));
+    const HostLayout& layout = place_.roster.layout;
+    if (!config.controller.empty()) return for_all(ask_controller(hellos));
     if (config.switch_address.empty() && in_memory() && !place_.roster.faults) return offer_or_host();
     auto place = !config.switch_address.empty()              ? name_switches()
                  : layout.hosts() > 1 && wants_exact(config) ? each_host(layout)
@@ -131,6 +143,23 @@ class PlaceAgreement {
       place->set(address_key(rank), addresses.ok() ? to_literal(addresses.value()[host]) : kNone);
     }
     return place;
+  }
+
+  // ---- encryption ----
+  // Every rank has a file with the key of switches that are named. One key is that of all switches in ranks: a rank has
+  // one link to them.
+  Status read_seals(const Blob& blob) {
+    place_.seals = Seals::read(blob);
+    if (!place_.seals.switches || seal_) return {};
+    if (names_switches(opening_.config)) {
+      const auto key = named_key(opening_.config);
+      if (key.ok()) seal_ = key.value();
+      return key.status();
+    }
+    if (blob.text("seal").empty()) return {};  // Each switch's address has it.
+    const auto key = parse_seal_key(blob.text("seal"));
+    if (key.ok()) seal_ = key.value();
+    return key.status();
   }
 
   // ---- where each host is reached ----
@@ -168,10 +197,8 @@ class PlaceAgreement {
   Status share_memory(const Blob& offered) {
     if (Status status = opening_.time.awaiting([&] { return place_.host_memory->fetch(offered); }); !status.ok())
       return status;
-    if (opening_.group.rank == 0) {
-      if (Status status = opening_.say("place", conclude_memory()); !status.ok()) return status;
-    }
-    auto place = opening_.hear("place", "say whether all ranks share memory");
+    auto place =
+        opening_.by_rank_0("place", "say whether all ranks share memory", [this] { return conclude_memory(); });
     if (!place.ok()) return place.status();
     auto memory = place_.host_memory->take();
     if (!place->text("switches").empty()) return read_switch(place.value());
@@ -238,7 +265,7 @@ class PlaceAgreement {
 
   Result<SwitchAddress> start_switch(bool one_host) {
     if (!place_.own_address.ok()) return place_.own_address.status();
-    return embedded_switch(opening_.config, place_.own_address.value(), one_host, opening_.group.name,
+    return embedded_switch(opening_.config, place_.own_address.value(), one_host, seal_, opening_.group.name,
                            opening_.group.rank, &place_.embedded);
   }
 
@@ -260,6 +287,7 @@ class PlaceAgreement {
     for (int host = 0; host < layout.hosts(); ++host) place_.switch_ranks.push_back(layout.ranks_of(host).front());
     Blob blob;
     blob.set("each_host", layout.text());
+    if (seal_) blob.set("seal", to_hex(*seal_));
     return blob;
   }
 
@@ -269,10 +297,16 @@ class PlaceAgreement {
     if (layout->leader_of(opening_.group.rank) == opening_.group.rank) {
       if (Status said = opening_.say("aggregator", aggregator()); !said.ok()) return said;
     }
-    for (int host = 0; host < layout->hosts(); ++host) {
-      if (Status status = hear_of_aggregator(layout->ranks_of(host).front()); !status.ok()) return status;
-      place_.switches.back().host = host;
+    const auto all = opening_.by_rank_0("aggregators", "say where each host adds a part",
+                                        [&] { return aggregators(layout->leaders()); });
+    if (!all.ok()) return all.status();
+    if (Status status = read_switch(all.value()); !status.ok()) return status;
+    if (static_cast<int>(place_.switches.size()) != layout->hosts()) {
+      return {Code::kMismatch,
+              "rank 0 announced other aggregators than those of the hosts: install the same switchml "
+              "on all ranks"};
     }
+    for (size_t host = 0; host < place_.switches.size(); ++host) place_.switches[host].host = static_cast<int>(host);
     return {};
   }
 
@@ -287,16 +321,23 @@ class PlaceAgreement {
     return blob;
   }
 
-  Status hear_of_aggregator(int rank) {
-    const auto said = opening_.time.awaiting([&] {
-      return opening_.exchange.hear("aggregator", rank, "add a part for its host", opening_.time.deadline());
-    });
-    if (!said.ok()) return said.status();
-    return take_place(read_switch_address(said.value()));
+  Result<Blob> aggregators(const std::vector<int>& leaders) {
+    Blob all;
+    all.set("switches", leaders.size());
+    for (size_t host = 0; host < leaders.size(); ++host) {
+      const auto said = opening_.time.awaiting([&] {
+        return opening_.exchange.hear("aggregator", leaders[host], "add a part for its host",
+                                      opening_.time.gather_end());
+      });
+      if (!said.ok()) return said.status();
+      all.put("switch/" + std::to_string(host), said.value());
+    }
+    return all;
   }
 
   Opening& opening_;
   const bool watched_;
+  std::optional<SealKey> seal_;  // Of the group's switches, where links to them are sealed.
   Place place_;
 };
 

@@ -7,6 +7,7 @@
 
 #include "client/controller_entry.h"
 #include "client/switch_address.h"
+#include "session/encryption.h"
 #include "session/hello.h"
 #include "session/host_memory.h"
 #include "session/opening.h"
@@ -21,7 +22,8 @@ struct Place {
   std::shared_ptr<shm::Segment> memory;  // Of the whole group, or null.
   /// Of this rank's host, with port 0, as the other hosts reach it; an error says why they do not.
   Result<Endpoint> own_address = literal_address("127.0.0.1", 0);
-  std::vector<int> leaders;                 // The first rank of each host, in a group that may lose its switch.
+  std::vector<int> leaders;  // The first rank of each host, in a group that may lose its switch.
+  Seals seals;
   HostLayout hosts;                         // Each may be one worker of the switch; of no ranks: none is.
   std::unique_ptr<HostMemory> host_memory;  // The part of this rank in finding such memory.
   std::unique_ptr<SwitchServer> embedded;   // This rank's own switch, if it hosts one.

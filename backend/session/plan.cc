@@ -17,6 +17,7 @@ Result<SessionParameters> common_parameters(const Blob& said, const PlanTerms& t
   common.shards = terms.config.shards;
   common.significant_bits = terms.config.significant_bits;
   common.own_address = terms.own_address;
+  common.seals_ranks = terms.seals_ranks;
   common.controlled = !terms.config.controller.empty();
   if (hosts.ranks() > 0) {
     common.worker = hosts.host_of(terms.group.rank);
@@ -69,6 +70,7 @@ Result<Plan> read_plan(const Blob& said, const PlanTerms& terms, std::vector<Swi
     SessionParameters session = common.value();
     session.switch_endpoint = with_carrier(switches[i].endpoint, plan.carrier);
     session.switch_name = switches[i].name;
+    session.seal = switches[i].seal;
     session.weight = switches[i].weight;
     session.tree_id = switches[i].tree_id;
     if (static_cast<size_t>(session.workers) == switches.size()) session.beside = switches[i].host;

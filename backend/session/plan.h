@@ -17,8 +17,9 @@ namespace switchml {
 struct PlanTerms {
   const Config& config;
   const GroupInfo& group;
-  HostLayout hosts;      // Each of them may be one worker; of no ranks: none is.
-  Endpoint own_address;  // SessionParameters::own_address.
+  HostLayout hosts;          // Each of them may be one worker; of no ranks: none is.
+  Endpoint own_address;      // SessionParameters::own_address.
+  bool seals_ranks = false;  // SessionParameters::seals_ranks.
 };
 
 struct Plan {

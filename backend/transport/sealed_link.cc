@@ -128,6 +128,7 @@ class SealedLink final : public TransportDecorator {
         below_(std::move(below)),
         max_frame_bytes_(below_->limits().max_frame_bytes),
         end_(end),
+        key_may_differ_(options.key_may_differ),
         tools_{seal::GreetingKey(key), options.random ? std::move(options.random) : random_bytes,
                std::move(options.make_aead)},
         counters_(options.counters ? std::move(options.counters) : std::make_shared<SealCounters>()) {
@@ -179,6 +180,7 @@ class SealedLink final : public TransportDecorator {
   const std::unique_ptr<Transport> below_;
   const size_t max_frame_bytes_;  // sealed
   const SealEnd end_;
+  const bool key_may_differ_;
   const seal::Tools tools_;
   const std::shared_ptr<SealCounters> counters_;
   std::optional<SealedQueuePairs> pairs_;
@@ -380,8 +382,10 @@ std::string SealedLink::take_error() {
   if (!error.empty()) return error;
   error.swap(error_);
   if (!error.empty()) return error;
-  const Peer* const silent = peers_.find_if(
-      [](const Peer& peer) { return peer.initiator && peer.initiator->unanswered() >= kGreetingsUnanswered; });
+  if (!key_may_differ_) return {};
+  const Peer* const silent = peers_.find_if([](const Peer& peer) {
+    return peer.initiator && !peer.initiator->has_channel() && peer.initiator->unanswered() >= kGreetingsUnanswered;
+  });
   if (silent == nullptr) return {};
   return to_string(silent->to) + " does not answer encrypted greetings: has it the same key?";
 }

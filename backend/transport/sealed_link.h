@@ -29,6 +29,7 @@ struct SealOptions {
   std::shared_ptr<SealCounters> counters;         // may be null
   seal::RandomBytes random;                       // empty: the system's random source
   seal::MakeAead make_aead = seal::make_aes_gcm;  // another one: for tests
+  bool key_may_differ = true;                     // False: take_error() blames no key for a peer's silence.
 };
 
 /// A transport over `below`, which it owns: directly above the link to the network, and faults. It changes frames that

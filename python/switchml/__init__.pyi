@@ -23,6 +23,8 @@ class Options:
         controller_cert: str = ...,
         controller_key: str = ...,
         transport: str = ...,
+        encryption: str = ...,
+        switch_key_file: str = ...,
         precision: str = ...,
         significant_bits: int | str = ...,
         interface: str = ...,

@@ -88,6 +88,7 @@ def collect():
         "processors": len(os.sched_getaffinity(0)),
         "extension": extension.__file__,
         "kernels": "(not known)" if wrong else session_of_one()["kernels"],
+        "instructions for AES": "yes" if extension.has_aes_instructions() else "no: SWITCHML_ENCRYPTION=auto is off",
         "settings": [dict(zip(("variable", "value", "from", "allowed"), row)) for row in settings_in_force()],
         "wrong": wrong,
     }

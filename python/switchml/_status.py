@@ -122,12 +122,14 @@ class Group:
     def __init__(self, entry):
         self.name, self.size, self.is_open = entry["name"], entry["size"], bool(entry["is_open"])
         self.transport, self.switch = entry["transport"], entry["switch_name"]
+        self.encrypts = False
         self.identity = entry["identity"]
         self.ranks = {}
         self.unseen = {}  # By rank: why.
 
     def add(self, rank):
         self.ranks.setdefault(rank.entry["rank"], rank)
+        self.encrypts |= rank.entry.get("encrypts") == 1  # Pages of earlier versions do not say so.
         self.transport, self.switch = (
             self.transport or rank.entry["transport"],
             self.switch or rank.entry["switch_name"],
@@ -171,6 +173,7 @@ def view(group, last):
         "name": group.name,
         "size": group.size,
         "transport": group.transport,
+        "encryption": "on" if group.encrypts else "off",
         "switch": group.switch,
         "verdict": verdict(group, rows),
         "slowest": slowest(caused, counted),
@@ -344,6 +347,7 @@ _HEADING = ("rank", "host", "process", "state", "in", "since", "late", "made oth
 
 def text(shown):
     way = f", {shown['transport']}" if shown["transport"] else ""
+    way += ", encrypted" if shown["encryption"] == "on" else ""
     title = f"group {shown['name']}: {shown['size']} ranks{way}, {shown['calls']} calls"
     lines = [_cells(row) for row in shown["ranks"]]
     widths = [max(len(line[i]) for line in (_HEADING, *lines)) for i in range(len(_HEADING) - 1)]

@@ -16,6 +16,8 @@ SECTIONS = {
     "switch": "operations.md#several-switches",
     "controller": "controller.md",
     "transport": "operations.md#transports",
+    "encryption": "#encryption",
+    "switch_key_file": "#encryption",
     "precision": "#precision",
     "significant_bits": "collectives.md#the-error-of-a-sum-through-an-integer-switch",
     "interface": "operations.md#addresses",

@@ -42,6 +42,8 @@ TEST(Config, DefaultsAreWhatTheTableSays) {
 TEST(Config, EverySettingIsReadFromItsVariable) {
   auto config = load({{"SWITCHML_SWITCH", "10.0.0.1:5"},
                       {"SWITCHML_TRANSPORT", "udp"},
+                      {"SWITCHML_ENCRYPTION", "on"},
+                      {"SWITCHML_SWITCH_KEY_FILE", "/etc/switch.key"},
                       {"SWITCHML_INTERFACE", "eth7"},
                       {"SWITCHML_RDMA_DEVICE", "mlx5_0:1:3"},
                       {"SWITCHML_RDMA_TRAFFIC_CLASS", "104"},
@@ -65,6 +67,8 @@ TEST(Config, EverySettingIsReadFromItsVariable) {
   ASSERT_TRUE(config.ok()) << config.status().to_string();
   EXPECT_EQ(config->switch_address, "10.0.0.1:5");
   EXPECT_EQ(config->transport, "udp");
+  EXPECT_EQ(config->encryption, Encryption::kOn);
+  EXPECT_EQ(config->switch_key_file, "/etc/switch.key");
   EXPECT_EQ(config->interface, "eth7");
   EXPECT_EQ(config->rdma_device, "mlx5_0:1:3");
   EXPECT_EQ(config->rdma_traffic_class, 104);

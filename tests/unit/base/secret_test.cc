@@ -1,6 +1,7 @@
 #include "base/secret.h"
 
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include "temporary_file.h"
 
@@ -24,6 +25,23 @@ TEST(Secret, AFilesIsItsFirstWord) {
   const TemporaryFile empty(" \n");
   EXPECT_EQ(read_secret(empty.path(), "--token").status().message(), "--token: cannot be read, or is empty");
   EXPECT_FALSE(read_secret("/nonexistent", "x").ok());
+}
+
+TEST(Secret, APrivateFileIsItsOwnersAlone) {
+  const TemporaryFile file("opensesame\n");
+  for (const mode_t mode : {0600, 0400}) {
+    ASSERT_EQ(chmod(file.path().c_str(), mode), 0);
+    EXPECT_EQ(read_private_secret(file.path(), "x").value(), "opensesame");
+  }
+  for (const mode_t mode : {0640, 0604, 0644, 0620, 0602, 0666}) {
+    ASSERT_EQ(chmod(file.path().c_str(), mode), 0);
+    const Status status = read_private_secret(file.path(), "--key-file").status();
+    EXPECT_EQ(status.code(), Code::kInvalidArgument);
+    EXPECT_EQ(status.message().find("--key-file: others may read it (mode 06"), 0U) << status.message();
+    EXPECT_NE(status.message().find("chmod 600 " + file.path()), std::string::npos) << status.message();
+    EXPECT_EQ(status.message().find("opensesame"), std::string::npos) << status.message();
+  }
+  EXPECT_EQ(read_private_secret("/nonexistent", "x").status().message(), "x: cannot be read, or is empty");
 }
 
 TEST(Secret, WhatNoHeaderCanCarryIsNone) {

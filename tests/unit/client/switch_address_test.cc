@@ -209,7 +209,7 @@ TEST(SwitchAddress, WhatIsNoPlaceIsAMismatch) {
 
 TEST(SwitchAddress, AnEmbeddedSwitchServesNobodyButItsGroup) {
   std::unique_ptr<SwitchServer> server;
-  ASSERT_TRUE(embedded_switch({}, literal_address("127.0.0.1", 0).value(), true, "group g", 3, &server).ok());
+  ASSERT_TRUE(embedded_switch({}, literal_address("127.0.0.1", 0).value(), true, {}, "group g", 3, &server).ok());
   auto link = connect_to_switch(server->local());
   ASSERT_TRUE(link.ok()) << link.status().to_string();
   ControlClient client(*link.value(), server->local(), "embedded");
@@ -238,7 +238,7 @@ TEST(SwitchAddress, AnEmbeddedSwitchServesNobodyButItsGroup) {
 
 TEST(SwitchAddress, AnEmbeddedSwitchListensWhereItSays) {
   std::unique_ptr<SwitchServer> server;
-  const auto place = embedded_switch({}, literal_address("127.0.0.1", 0).value(), true, "group g", 3, &server);
+  const auto place = embedded_switch({}, literal_address("127.0.0.1", 0).value(), true, {}, "group g", 3, &server);
   ASSERT_TRUE(place.ok()) << place.status().message();
   ASSERT_NE(server, nullptr);
   EXPECT_EQ(place->endpoint, server->local());

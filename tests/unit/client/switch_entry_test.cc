@@ -71,7 +71,7 @@ TEST(SwitchEntry, EveryShardHasATransportAndJoins) {
   ASSERT_NE(server, nullptr);
   Config config = quick_config();
   config.shards = 3;
-  auto links = connect_shards(config, 0, {server->local()});
+  auto links = connect_shards(config, 0, {server->local()}, {});
   ASSERT_TRUE(links.ok());
   EXPECT_EQ(links->size(), 3U);
   SessionParameters session = with_shards(3);

@@ -1,6 +1,7 @@
 #include "failover/failover.h"
 
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <atomic>
 #include <future>
@@ -11,6 +12,7 @@
 #include "failover/whole_sums.h"
 #include "session/fixture.h"
 #include "store/store_exchange.h"
+#include "temporary_file.h"
 
 namespace switchml {
 namespace {
@@ -35,8 +37,8 @@ std::vector<float> input_of(int rank, int round) {
 
 /// A switch to lose, and ranks that meet on it.
 struct Losable {
-  explicit Losable(int shards = 1) {
-    server = start_switch();
+  explicit Losable(int shards = 1, const ServerOptions& options = {}) {
+    server = start_switch(options);
     where = to_string(server->local());
     config = fallback_to(server->local(), shards);
   }
@@ -148,6 +150,18 @@ TEST(Failover, ReturnsToTheSwitchWhenItIsBackEachTime) {
     losable.config.transport = transport;
     lose_twice(losable, [&] { losable.server = start_switch({}, losable.where); });
   }
+}
+
+// What takes its place has another key.
+TEST(Failover, ReturnsToASwitchWithAKey) {
+  ServerOptions keyed;
+  keyed.seal = random_seal_key();
+  const TemporaryFile file(to_hex(*keyed.seal));
+  ASSERT_EQ(::chmod(file.path().c_str(), 0600), 0);
+  Losable losable(2, keyed);
+  losable.config.encryption = Encryption::kOn;
+  losable.config.switch_key_file = file.path();
+  lose_twice(losable, [&] { losable.server = start_switch(keyed, losable.where); });
 }
 
 // Rank 1 does not hear most of the results, so that it lacks some when rank 0 has them all and its script ends.

@@ -68,8 +68,9 @@ struct Group {
   std::vector<std::unique_ptr<Standby>> all;
 };
 
-TEST(Standby, EachHostHasASwitchAndAllHaveTheSameSession) {  // [MOVE-6]
+void expect_the_same_session(bool sealed) {
   Group group("aabcc");
+  group.lost.seals_ranks = sealed;
   for (const Status& status : group.start()) ASSERT_TRUE(status.ok()) << status.to_string();
   const auto places = group.places();
   ASSERT_EQ(places.size(), 3U);
@@ -80,6 +81,8 @@ TEST(Standby, EachHostHasASwitchAndAllHaveTheSameSession) {  // [MOVE-6]
     EXPECT_EQ(standby->route().epoch, route.epoch);
     EXPECT_EQ(standby->route().session_key, route.session_key);
     EXPECT_EQ(standby->route().switch_endpoint.size, 0);
+    EXPECT_EQ(standby->route().seal.has_value(), sealed);
+    EXPECT_EQ(standby->route().seal, route.seal);
     EXPECT_FALSE(standby->route().controlled);
     links.push_back(standby->take_transports());
     EXPECT_EQ(links.back().size(), 2U);
@@ -107,6 +110,9 @@ TEST(Standby, EachHostHasASwitchAndAllHaveTheSameSession) {  // [MOVE-6]
   links.clear();
   group.end();
 }
+
+TEST(Standby, EachHostHasASwitchAndAllHaveTheSameSession) { expect_the_same_session(false); }  // [MOVE-6]
+TEST(Standby, LinksAreSealedWhereRanksSealWhatTheySendEachOther) { expect_the_same_session(true); }
 
 TEST(Standby, WhatOneHostCannotDoIsAnErrorOfAll) {
   const struct {

@@ -82,7 +82,7 @@ TEST_F(LivePageTest, IsItsUsersAlone) {
 TEST_F(LivePageTest, HasGroups) {
   const auto one = add("one", 3);
   one->identify(77);
-  one->opened("udp", "a switch");
+  one->opened("udp", "a switch", true);
   one->count({10, 2, 3, 4});
   one->failed("first");
   one->failed("second");
@@ -97,6 +97,7 @@ TEST_F(LivePageTest, HasGroups) {
   EXPECT_NE(shown.identity.get(), 0U);
   EXPECT_NE(shown.identity.get(), 77U) << "the key would be the secret of the group's watch";
   EXPECT_EQ(shown.is_open.get(), 1);
+  EXPECT_EQ(shown.encrypts.get(), 1);
   EXPECT_STREQ(shown.transport, "udp");
   EXPECT_STREQ(shown.switch_name, "a switch");
   EXPECT_STREQ(shown.failure, "first");

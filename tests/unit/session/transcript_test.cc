@@ -19,9 +19,10 @@ namespace {
 
 /// Fields whose values are the same on all machines, and at all times; of others the name is written down alone.
 const std::set<std::string> kConstant = {
-    "carrier", "check",   "controller", "each_host", "faults", "hosts",     "leaves_host",
-    "more",    "payload", "precision",  "rdma",      "shards", "size",      "on_switch_failure",
-    "standby", "tcp",     "weight",     "switches",  "tree",   "transport", "workers"};
+    "carrier", "check",      "controller",  "each_host",     "faults", "hosts",     "leaves_host",
+    "more",    "payload",    "precision",   "rdma",          "shards", "size",      "on_switch_failure",
+    "standby", "tcp",        "weight",      "switches",      "tree",   "transport", "workers",
+    "aes",     "encryption", "seals_ranks", "seals_switches"};
 
 std::string last_part(const std::string& path) { return path.substr(path.rfind('/') + 1); }
 
