@@ -21,7 +21,7 @@ namespace switchml {
 namespace {
 
 constexpr Duration kGreetingTime = seconds(1);  // An opening waits so long where rank 0 does not answer.
-constexpr Duration kGlance = microseconds(100), kLongGlance = milliseconds(1);
+constexpr Duration kGlance = microseconds(100);
 constexpr Duration kLookPause = milliseconds(500);
 constexpr Duration kDeafTime = milliseconds(100);  // A rank that gives up does not ring.
 
@@ -188,10 +188,10 @@ void OpeningWatch::meet_rank_0() {
   const auto address = address_of_rank_0(hello.value(), own_);
   if (!address.ok()) return;
   watch_ = std::make_unique<PeerWatch>(options_, address.value(), door.value());
-  const Time end = monotonic_now() + kGreetingTime;
-  for (Duration pause = kGlance; watch_->connected() == 0 && !watch_->is_over() && monotonic_now() < end;
-       pause = std::min<Duration>(2 * pause, kLongGlance)) {
-    std::this_thread::sleep_for(pause);
+  const Time begin = monotonic_now();
+  for (Time now = begin; watch_->connected() == 0 && !watch_->is_over() && now < begin + kGreetingTime;
+       now = monotonic_now()) {
+    std::this_thread::sleep_for(std::max<Duration>(kGlance, (now - begin) / 8));
   }
 }
 

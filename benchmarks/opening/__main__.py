@@ -7,11 +7,13 @@ holds a connection to the store. They begin at once: a time is that of the last 
 "used" the end of a first all_reduce of it, which is verified; "new_group" and "its use" are the same of a second group
 of all ranks. CPU is that of all ranks until the first use. The store's reads and writes are counted in a trial of its
 own, whose time does not count. With --hosts the ranks are
-spread over so many network namespaces (as root).
+spread over so many network namespaces (as root). With --light they are processes without PyTorch (main.cc), whose store
+is a folder in memory: of switchml alone, up to 1,024.
 """
 
 import argparse
 import contextlib
+import json
 import pathlib
 import statistics
 import sys
@@ -26,7 +28,8 @@ import repository  # noqa: E402
 
 import lab  # noqa: E402
 
-STEPS = ("open", "used", "new_group", "its use")
+STEPS = ("open", "used", "new_group", "its use", "CPU")
+COUNTS = ("reads", "writes", "read_bytes", "written_bytes")
 
 
 def parse():
@@ -43,8 +46,12 @@ def parse():
         default=list(options.BACKENDS),
         help="default: switchml,gloo; a ratio is that of the first two",
     )
+    parser.add_argument("--light", action="store_true", help="ranks without PyTorch, which switchml alone can have")
     parser.add_argument("--json", type=pathlib.Path, help="write all figures here")
-    return parser.parse_args()
+    arguments = parser.parse_args()
+    if arguments.light:
+        arguments.backends = ["switchml"]
+    return arguments
 
 
 @contextlib.contextmanager
@@ -61,7 +68,22 @@ def hosts(count):
         )
 
 
+def run_light(ranks, arguments):
+    """As run(), of what bench_opening prints."""
+    program = repository.built("benchmarks/opening/bench_opening")
+    trials = []
+    with hosts(arguments.hosts) as (places_of, _):
+        namespaces = [f"/run/netns/{name}" for name in places_of if name]
+        for _ in range(arguments.trials):
+            with tempfile.TemporaryDirectory(prefix="switchml-bench-", dir="/dev/shm") as folder:
+                trials.append(json.loads(lab.run(program, ranks, folder, *namespaces)))
+    counts = {what: int(statistics.median(trial[what] for trial in trials)) for what in (*COUNTS, "memory")}
+    return {"ranks": ranks, "hosts": arguments.hosts, "store": {"switchml": counts}, "trials": {"switchml": trials}}
+
+
 def run(ranks, arguments):
+    if arguments.light:
+        return run_light(ranks, arguments)
     import trial
 
     trials = {name: [] for name in arguments.backends}
@@ -80,16 +102,20 @@ def median(measured, backend, what):
 def show(measured):
     backends = list(measured["trials"])
     where = "one host" if measured["hosts"] == 1 else f"{measured['hosts']} hosts"
-    print(f"\nopening {measured['ranks']} ranks on {where}, torch {measured['torch']}")
+    print(f"\nopening {measured['ranks']} ranks on {where}, torch {measured.get('torch', 'not there')}")
     rows = []
-    for what in (*STEPS, "CPU"):
+    for what in STEPS:
+        if what not in measured["trials"][backends[0]][0]:
+            continue
         times = [median(measured, name, what) for name in backends]
         ratio = f"{times[0] / times[1]:.2f}" if len(times) > 1 else "-"
         rows.append([what, *map(report.format_seconds, times), ratio])
-    for what in ("reads", "writes", "read_bytes", "written_bytes"):
+    for what in COUNTS:
         rows.append(
             [f"store: {what.replace('_', ' ')}", *(str(measured["store"][name][what]) for name in backends), "-"]
         )
+    if "memory" in measured["store"][backends[0]]:
+        rows.append(["memory of all", report.format_bytes(measured["store"][backends[0]]["memory"]), "-"])
     report.print_columns(["", *backends, "ratio"], rows)
     sys.stdout.flush()
 

@@ -5,7 +5,9 @@
 #include <sys/resource.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
+#include <limits>
 #include <string>
 #include <utility>
 #include <vector>
@@ -230,6 +232,38 @@ TEST(ManyRanks, OfUnlikeHostsRoundTwice) {  // [ELANE-7, ELANE-8]
       expect_all(values, expected);
       if (::testing::Test::HasFatalFailure()) return;
     }
+  }
+}
+
+// Small whole numbers, of which an integer switch rounds none; and on some places a value of all ranks or of one.
+TEST(ManyRanks, AddExactlyThroughIntegersWithWhatIsNotFinite) {  // [CALL-9, WORD-8, WORD-9]
+  if (!may_open(kDescriptors)) GTEST_SKIP() << "the process may open fewer than " << kDescriptors << " descriptors";
+  constexpr size_t kRanks = 140, kCount = 2000;
+  ManyRanks group(hosts_of({70, 70}), Precision::kInteger);
+  ASSERT_TRUE(group.complete());
+  EXPECT_FALSE(group.sessions[0]->parameters().exact);
+  EXPECT_EQ(group.sessions[0]->parameters().workers, 2);
+  for (const uint32_t divisor : {1U, 140U}) {
+    std::vector<Bytes> values(kRanks, Bytes(kCount * sizeof(float)));
+    std::vector<float> expected(kCount);
+    for (size_t i = 0; i < kCount; ++i) {
+      for (size_t rank = 0; rank < kRanks; ++rank) {
+        auto value = static_cast<float>(static_cast<int>((i * 7 + rank * 3) % 17) - 8);
+        if (i % 300 == 5) value = INFINITY;
+        if (i % 300 == 6 && rank == 139) value = -INFINITY;
+        if (i % 300 == 7 && rank < 2) value = rank == 0 ? INFINITY : -INFINITY;
+        if (i % 300 == 8) value = NAN;
+        expected[i] += value;
+        std::memcpy(&values[rank][i * sizeof value], &value, sizeof value);
+      }
+      expected[i] /= static_cast<float>(divisor);
+      if (std::isnan(expected[i])) expected[i] = std::numeric_limits<float>::quiet_NaN();
+    }
+    Bytes bytes(kCount * sizeof(float));
+    std::memcpy(bytes.data(), expected.data(), bytes.size());
+    group.reduce(&values, ElementType::kFloat32, divisor);
+    expect_all(values, bytes);
+    if (::testing::Test::HasFatalFailure()) return;
   }
 }
 
