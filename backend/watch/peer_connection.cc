@@ -15,7 +15,9 @@ namespace switchml {
 
 namespace {
 
-constexpr size_t kHeader = 3;  // word, rank, length of the text
+constexpr size_t kHeader = 4;  // Word, rank (2 bytes, the low one first), length of the text.
+
+uint8_t byte_of(char c) { return static_cast<uint8_t>(c); }
 
 void set(int fd, int level, int option, int value) { ::setsockopt(fd, level, option, &value, sizeof value); }
 
@@ -44,7 +46,8 @@ PeerConnection::~PeerConnection() {
 
 void PeerConnection::send(const PeerMessage& message) {
   const std::string text = message.text.substr(0, 255);
-  std::string frame{static_cast<char>(message.word), static_cast<char>(message.rank), static_cast<char>(text.size())};
+  std::string frame{static_cast<char>(message.word), static_cast<char>(message.rank),
+                    static_cast<char>(message.rank >> 8), static_cast<char>(text.size())};
   frame += text;
   if (!flush()) return;
   cut_ = frame;
@@ -75,9 +78,10 @@ bool PeerConnection::receive(const std::function<void(const PeerMessage&)>& take
       *error = EBADMSG;
       return false;
     }
-    const size_t size = kHeader + static_cast<uint8_t>(received_[2]);
+    const size_t size = kHeader + byte_of(received_[3]);
     if (received_.size() < size) break;
-    take({static_cast<PeerWord>(word), static_cast<uint8_t>(received_[1]), received_.substr(kHeader, size - kHeader)});
+    const int rank = byte_of(received_[1]) | byte_of(received_[2]) << 8;
+    take({static_cast<PeerWord>(word), rank, received_.substr(kHeader, size - kHeader)});
     received_.erase(0, size);
   }
   return true;

@@ -25,6 +25,7 @@ struct PeerWatchOptions {
   std::string process;       // "host a, process 4711": of this rank, for the others' messages; up to 200 bytes
   Duration patience{};       // a host that does not answer for so long is taken for dead; counted in whole seconds
   bool warn_unheard = true;  // log a warning where rank 0 cannot be reached
+  bool tells_leaves = true;  // rank 0: tells all others of each one's farewell
   /// A rank has ended without a farewell: "rank 2 (host a, process 4711) is gone: ...". Or it has given up (not
   /// `gone`), after which it may end as well. From the watch's thread; must not end the watch.
   std::function<void(int rank, const std::string& text, bool gone)> on_loss;

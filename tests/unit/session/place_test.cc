@@ -415,8 +415,9 @@ TEST(EveryHost, NobodyWaitsForARankWhosePartEndsEarly) {
     const char* why;
   } cases[] = {
       {two_reads("switch", 0, "each_host", "7"), "hosts"},
-      {two_reads("aggregator", 0, "address", "nowhere"), "address \"nowhere\""},
-      {two_reads("aggregator", 1, "weight", "0"), "announced no switch"},
+      {two_reads("aggregators", 0, "switch/0/address", "nowhere"), "address \"nowhere\""},
+      {two_reads("aggregators", 0, "switch/1/weight", "0"), "announced no switch"},
+      {two_reads("aggregators", 0, "switches", "2"), "other aggregators than those of the hosts"},
       {two_reads("plan", 0, "session/2/slots", "1"), "granted a session that this version cannot use"},
   };
   for (const auto& c : cases) {

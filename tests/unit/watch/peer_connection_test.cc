@@ -38,7 +38,7 @@ struct Pair {
 
 TEST(PeerConnection, MessagesArriveWholeHoweverTheyAreCut) {
   Pair pair;
-  const std::string bytes = std::string("G\x07\x05", 3) + "hello" + std::string("F\0\0", 3);
+  const std::string bytes = std::string("G\x07\x03\x05", 4) + "hello" + std::string("F\0\0\0", 4);
   std::vector<PeerMessage> all;
   for (const char byte : bytes) {
     for (const PeerMessage& message : pair.read(std::string(1, byte))) all.push_back(message);
@@ -47,7 +47,7 @@ TEST(PeerConnection, MessagesArriveWholeHoweverTheyAreCut) {
   ASSERT_EQ(all.size(), 4U);
   for (const size_t i : {0U, 2U}) {
     EXPECT_EQ(all[i].word, PeerWord::kGreeting);
-    EXPECT_EQ(all[i].rank, 7);
+    EXPECT_EQ(all[i].rank, 775);
     EXPECT_EQ(all[i].text, "hello");
     EXPECT_EQ(all[i + 1].word, PeerWord::kFarewell);
     EXPECT_EQ(all[i + 1].text, "");
@@ -58,7 +58,7 @@ TEST(PeerConnection, MessagesArriveWholeHoweverTheyAreCut) {
 TEST(PeerConnection, WhatOneSendsTheOtherReceives) {
   Pair pair;
   PeerConnection other(ByteStream(std::move(pair.there), nullptr), seconds(10));
-  other.send({PeerWord::kLoss, 127, std::string(300, 'x')});
+  other.send({PeerWord::kLoss, 1023, std::string(300, 'x')});
   other.finish();
   std::vector<PeerMessage> messages;
   const auto take = [&](const PeerMessage& message) { messages.push_back(message); };
@@ -66,7 +66,7 @@ TEST(PeerConnection, WhatOneSendsTheOtherReceives) {
   EXPECT_TRUE(pair.here->receive(take, &error));
   ASSERT_EQ(messages.size(), 1U);
   EXPECT_EQ(messages[0].word, PeerWord::kLoss);
-  EXPECT_EQ(messages[0].rank, 127);
+  EXPECT_EQ(messages[0].rank, 1023);
   EXPECT_EQ(messages[0].text, std::string(255, 'x')) << "cut to what fits";
   EXPECT_FALSE(pair.here->receive(take, &error));
   EXPECT_EQ(error, 0) << "closed";
@@ -101,8 +101,8 @@ TEST(PeerConnection, IsSealed) {
   rank_0.send({PeerWord::kGreeting, 0, "back"});
   ASSERT_TRUE(rank.receive(take, &error));
   EXPECT_EQ(texts, (std::vector<std::string>{"hello", "news", "back"}));
-  const std::string farewell("F\0\0", 3);
-  ASSERT_EQ(::send(rank.fd(), farewell.data(), farewell.size(), 0), 3);
+  const std::string farewell("F\0\0\0", 4);
+  ASSERT_EQ(::send(rank.fd(), farewell.data(), farewell.size(), 0), 4);
   ASSERT_EQ(::send(rank.fd(), std::string(300, 'x').data(), 300, 0), 300);
   EXPECT_FALSE(rank_0.receive(take, &error));
   EXPECT_EQ(error, EBADMSG);
