@@ -113,15 +113,15 @@ void ExactFormat::encode(InFlight& flight, Transport& link) {
   seal(flight, left_out > 0 ? static_cast<uint8_t>(flags | wire::kFlagPacked) : flags, link);
 }
 
-// TCP sends elements from anywhere, and so does what is sealed on its way; a card from registered memory, to which it
-// has the result written too. Not where results are kept: frames may go to another switch then.
+// TCP and encryption take elements from anywhere, a card from registered memory, to which it has the result written
+// too. Not where results are kept: frames may go to another switch then.
 void ExactFormat::offer_memory(InFlight& flight, bool wants_result, Transport& link) const {
   const ExactCodec& codec = exact(*flight.task).codec;
   const size_t bytes = codec.bytes(flight.range);
   const bool by_card = session_.switch_endpoint.carrier == Carrier::kRdma && !session_.seal;
   if (!(by_card || link.gathers()) || keep_results_ || bytes < kLeastInPlace) return;
   const uint8_t* source = flight.sent_bytes == 0 ? codec.source(flight.range) : nullptr;  // Unless they are packed.
-  const bool reaches = source != nullptr && (!by_card || link.queue_pairs()->target_of(source, bytes));
+  const bool reaches = source != nullptr && (link.gathers() || link.queue_pairs()->target_of(source, bytes));
   if (reaches) flight.elements = source;
   if (!by_card) return;
   const uint8_t* target = wants_result ? codec.target(flight.range) : nullptr;

@@ -12,20 +12,18 @@ namespace {
 
 using Secret = std::array<uint8_t, 32>;
 
-struct FreeKey {
-  void operator()(EVP_PKEY* key) const { EVP_PKEY_free(key); }
-};
 struct FreeKeyContext {
   void operator()(EVP_PKEY_CTX* context) const { EVP_PKEY_CTX_free(context); }
 };
-using PrivateKey = std::unique_ptr<EVP_PKEY, FreeKey>;
+// Not a type of this file: a struct of the header's class has one.
+using PrivateKey = std::unique_ptr<EVP_PKEY, decltype(&EVP_PKEY_free)>;
 
 [[noreturn]] void refuse() { throw StatusError({Code::kUnsupported, "OpenSSL gives no X25519"}); }
 
 PrivateKey make_private_key(const RandomBytes& random) {
   Secret bytes;
   random(bytes.data(), bytes.size());
-  PrivateKey key(EVP_PKEY_new_raw_private_key(EVP_PKEY_X25519, nullptr, bytes.data(), bytes.size()));
+  PrivateKey key(EVP_PKEY_new_raw_private_key(EVP_PKEY_X25519, nullptr, bytes.data(), bytes.size()), EVP_PKEY_free);
   wipe(bytes.data(), bytes.size());
   if (key == nullptr) refuse();
   return key;
@@ -40,7 +38,7 @@ PublicKey public_half(const EVP_PKEY* key) {
 
 /// False: the other's key is one that makes no secret.
 bool exchange(EVP_PKEY* own, const PublicKey& its, Secret* secret) {
-  const PrivateKey peer(EVP_PKEY_new_raw_public_key(EVP_PKEY_X25519, nullptr, its.data(), its.size()));
+  const PrivateKey peer(EVP_PKEY_new_raw_public_key(EVP_PKEY_X25519, nullptr, its.data(), its.size()), EVP_PKEY_free);
   const std::unique_ptr<EVP_PKEY_CTX, FreeKeyContext> context(EVP_PKEY_CTX_new(own, nullptr));
   if (peer == nullptr || context == nullptr) refuse();
   size_t size = secret->size();

@@ -127,7 +127,7 @@ Result<std::vector<Blob>> await_all(StoreExchange& exchange, const Membership& m
   Status started = all.ok() ? await_watch(exchange, membership) : all.status();
   Blob open = started.ok() ? Blob() : Blob::failure(started);
   for (size_t rank = 0; started.ok() && rank < all->size(); ++rank) open.put(std::to_string(rank), all->at(rank));
-  const Status said = exchange.say("open", open);
+  const Status said = exchange.tell_all("open", open);
   if (!started.ok()) return started;
   return said.ok() ? std::move(all) : said;
 }
@@ -137,6 +137,7 @@ Result<std::vector<Blob>> start_together(Membership& membership, Rendezvous& sto
                                          const std::function<Status()>& ended,
                                          const std::function<const Engine&()>& start, const Blob& mine) {
   StoreExchange exchange(store, membership.group());
+  if (watch != nullptr) exchange.use(watch->bell());
   const auto step = [&]() -> Result<std::vector<Blob>> {
     const Engine& engine = start();
     exchange.wait_while([&engine, &ended, &membership, watch] {
@@ -276,7 +277,7 @@ void Attachment::open_live_door(const std::string& interface) {
   if (folder.empty()) return;
   auto listener = listen(interface);
   if (!listener.ok()) return;
-  const SipKey key{random_bits(), random_bits()};
+  const SealKey key = random_seal_key();
   const std::string address = to_string(local_endpoint(listener->get()));
   try {
     live_door_ = std::make_unique<LiveDoor>(std::move(listener.value()), key, folder);
@@ -285,10 +286,10 @@ void Attachment::open_live_door(const std::string& interface) {
     return;
   }
   door_.set("live_view", address);
-  door_.set("live_view_key", std::to_string(key.low) + " " + std::to_string(key.high));
+  door_.set("live_view_key", to_hex(key));
 }
 
-/// A line for each rank: its number, address, and the two words of its key.
+/// A line for each rank: its number, address and key.
 void Attachment::show_live_doors() const {
   std::string text;
   for (size_t rank = 0; rank < doors_.size(); ++rank) {

@@ -51,8 +51,10 @@ ByteStream::ByteStream(Fd fd, const std::optional<seal::StreamDoor>& door, ByteV
   seals_ = std::make_unique<StreamSeal>(answer->keys.from_responder, seal::AeadUse::kSeal);
   opens_ = std::make_unique<StreamSeal>(answer->keys.from_initiator, seal::AeadUse::kOpen);
   std::memcpy(out_.get(), answer->frame.data(), answer->frame.size());
-  seals_->seal(first, {}, out_.get() + answer->frame.size());
-  owed_ = answer->frame.size() + StreamSeal::kExtraBytes + first.size;
+  owed_ = answer->frame.size();
+  if (first.size == 0) return;
+  seals_->seal(first, {}, out_.get() + owed_);
+  owed_ += first.size + StreamSeal::kExtraBytes;
 }
 
 std::string ByteStream::error_text(int error) {

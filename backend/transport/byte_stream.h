@@ -19,8 +19,8 @@ class ByteStream {
  public:
   /// Has no connection: valid() is false.
   ByteStream() = default;
-  /// Takes a socket that connects to a door; nullopt: the door is not sealed. `first`, of up to kMost bytes, goes
-  /// before all else, in a piece of its own. Not valid() where the door's half makes no keys.
+  /// Takes a socket that connects to a door; nullopt: the door is not sealed. `first`, of up to kMost bytes or none,
+  /// goes before all else, in a piece of its own. Not valid() where the door's half makes no keys.
   ByteStream(Fd fd, const std::optional<seal::StreamDoor>& door, seal::ByteView first);
   /// Takes a connection that came in at a door, which must outlive it. Null: the door is not sealed.
   ByteStream(Fd fd, const seal::StreamDoorOwner* door) : fd_(std::move(fd)), door_(door) {}

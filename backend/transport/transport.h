@@ -54,9 +54,9 @@ class Transport {
   virtual size_t send(const TxFrame* frames, size_t count) = 0;
 
   /// Up to `count` frames that have arrived, without waiting. They stay valid, and the transport's, until release().
-  /// What stands directly above a link to the network, and nothing else, may change their bytes in place meanwhile: such
-  /// a link lends memory of its own, each byte in one frame only, and does not look at it again.
-  /// Without a release() in between, a later call lends further frames while the transport has buffers left, then none.
+  /// What stands directly above a link to the network, and nothing else, may change their bytes in place meanwhile:
+  /// such a link lends memory of its own, each byte in one frame only, and does not look at it again. Without a
+  /// release() in between, a later call lends further frames while the transport has buffers left, then none.
   virtual size_t receive(RxFrame* frames, size_t count) = 0;
   /// Gives all frames lent so far back.
   virtual void release() = 0;

@@ -203,8 +203,11 @@ void SealedNetwork::emit(int from, int to, const uint8_t* data, size_t size) {
   if (form_of(bytes) == seal::Form::kGreeting) greetings_.emplace(hash, from);
   if (form_of(bytes) == seal::Form::kAnswer) check_answer(from, to, hash);
   below_->carry(from, to, data, size);
-  if (attacks_ > 0 && (chance_.chance(attacks_) || (form_of(bytes) == seal::Form::kAnswer && chance_.chance(0.2)))) {
-    attack(from, to, bytes);
+  if (attacks_ > 0) {
+    const seal::Form form = form_of(bytes);
+    if (chance_.chance(form == seal::Form::kAnswer ? 0.2 : attacks_)) attack(from, to, bytes);
+    // Rare, and only while it waits for its answer a way to fool a switch.
+    if (form == seal::Form::kGreeting && is_switch(from) && chance_.chance(0.5)) below_->carry(to, from, data, size);
   }
   Captured frame{from, to, std::move(bytes)};
   if (captured_.size() < kCaptured) {

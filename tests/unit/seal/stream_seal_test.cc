@@ -209,7 +209,7 @@ TEST(StreamDoor, IsToldAsText) {
   }
 }
 
-TEST(StreamDoor, OpensOnlyToThoseThatKnowItsKey) {
+TEST(StreamDoor, OpensOnlyToThoseThatKnowItsKey) {  // [SEAL-30]
   const StreamDoorOwner owner = a_door(), other = a_door();
   const auto answer = answer_door(owner.door(), random_bytes);
   ASSERT_TRUE(answer.has_value());
