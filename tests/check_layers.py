@@ -38,8 +38,8 @@ MAY_INCLUDE = {
     "store": {"base"},
     "client": {"base", "wire", "socket", "seal", "transport", "engine", "switchd", "store"},
     "path": {"base", "wire", "transport", "format", "engine", "store"},
-    "watch": {"base", "socket"},
-    "live": {"base", "socket"},
+    "watch": {"base", "socket", "seal", "transport"},
+    "live": {"base", "socket", "seal"},
     "failover": {"base", "wire", "socket", "slots", "seal", "transport", "engine", "switchd", "store", "client"},
     "session": {
         *{"base", "wire", "socket", "kernels", "seal", "transport", "engine", "messages", "shm", "switchd"},

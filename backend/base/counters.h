@@ -58,6 +58,9 @@ namespace switchml {
   X(dropped_slot, "packets", "slot outside the job's range, or of another shard")          \
   X(dropped_operation, "packets", "an operation that does not exist")                      \
   X(dropped_seq, "packets", "sequence number 0")                                           \
+  X(dropped_plain, "packets", "not sealed, over a link that is sealed")                    \
+  X(dropped_forged, "packets", "sealed under another key, or altered")                     \
+  X(dropped_replayed, "packets", "sealed packets that had come before")                    \
   X(control_requests, "packets", "control requests answered")                              \
   X(control_malformed, "packets", "control requests dropped")                              \
   X(sessions_opened, "sessions", "sessions opened")                                        \

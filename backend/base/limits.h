@@ -7,11 +7,19 @@
 namespace switchml {
 
 // ---- participants ----
-/// Workers of one job. The worker field has 8 bits and 255 addresses all of them; non-finite values are counted in
-/// 10-bit fields (1,023), which is more.
+/// Workers of one job: ranks, or hosts of several ranks. The worker field has 8 bits and 255 addresses all of them;
+/// non-finite values are counted in 10-bit fields (1,023), which is more.
 inline constexpr int kMaxWorkers = 128;       // [BASE-3]
 inline constexpr uint8_t kAllWorkers = 0xff;  // [PKT-7]
 static_assert(kMaxWorkers < kAllWorkers);
+/// Ranks of one group on one host. What adds the terms of workers adds theirs, too.
+inline constexpr int kMaxHostRanks = kMaxWorkers;
+/// Ranks of one group on all its hosts. With so many the words of an int64 still add up (WORD-6): 22 bits and 10.
+inline constexpr int kMaxRanks = 1024;
+static_assert(kMaxRanks <= kMaxWorkers * kMaxHostRanks);
+/// The largest divisor in a header of an exact session. With more ranks hosts divide, or partial sums have it.
+inline constexpr uint32_t kMaxHeaderDivisor = 128;  // [EXACT-8, ELANE-8, PART-3]
+static_assert(kMaxHeaderDivisor >= kMaxWorkers);
 /// Least slots of a shard with two streams, in integer and in exact sessions; with fewer it has one stream.
 inline constexpr int kLeastSlotsForBulk = 64;  // [LANE-4]
 inline constexpr int kLeastExactForBulk = 16;

@@ -195,6 +195,17 @@ template <typename S>
 c10::intrusive_ptr<S> clone(const c10::intrusive_ptr<S>& store, long) {
   return store;
 }
+template <typename S>
+auto multi_get(S& store, const std::vector<std::string>& keys, int)
+    -> std::enable_if_t<std::is_member_function_pointer_v<decltype(&S::hasExtendedApi)>,
+                        std::optional<std::vector<std::vector<uint8_t>>>> {
+  if (!store.hasExtendedApi()) return std::nullopt;
+  return store.multiGet(keys);
+}
+template <typename S>
+std::optional<std::vector<std::vector<uint8_t>>> multi_get(S&, const std::vector<std::string>&, long) {
+  return std::nullopt;
+}
 template <typename Options>
 auto describe_group(Options& options, const std::string& name, const std::string& description,
                     const std::vector<uint64_t>& ranks, int)
@@ -243,6 +254,13 @@ inline std::string group_name(const BaseOptions& options) { return detail::group
 /// A client of the same store for another thread; the same object where a store has none.
 inline c10::intrusive_ptr<c10d::Store> clone(const c10::intrusive_ptr<c10d::Store>& store) {
   return detail::clone(store, 0);
+}
+/// Values of keys that are there, asked for at once where the store can.
+inline std::vector<std::vector<uint8_t>> multi_get(c10d::Store& store, const std::vector<std::string>& keys) {
+  if (auto values = detail::multi_get(store, keys, 0)) return std::move(*values);
+  std::vector<std::vector<uint8_t>> values;
+  for (const std::string& key : keys) values.push_back(store.get(key));
+  return values;
 }
 /// Whether the caller with these options waits for the result at once; false where they do not say.
 template <typename Options>

@@ -21,10 +21,7 @@ Status guarded(const std::string& what, F&& operation) {
   }
 }
 
-/// A rank may be awaited for as long as the group's timeout says: after a long wait it asks the store less often.
-Duration longest_pause(Duration waited) {
-  return std::clamp<Duration>(waited / 100, milliseconds(10), milliseconds(200));
-}
+std::string text_of(const std::vector<uint8_t>& bytes) { return {bytes.begin(), bytes.end()}; }
 
 }  // namespace
 
@@ -59,31 +56,50 @@ Status StoreRendezvous::set(const std::string& key, const std::string& value) {
 
 // Polls: a blocking wait() holds the store's lock against the group's other users, and its timeout leaves the
 // connection of an old TCPStore out of step.
-Result<std::string> StoreRendezvous::get_while(const std::string& key, Time deadline,
-                                               const std::function<Status()>& ended) {
+Result<std::string> StoreRendezvous::get(const std::string& key, Time deadline) {
   const std::string full = prefix_ + key;
   const Time begin = monotonic_now();
-  Duration pause = microseconds(200);
+  Duration pause = kShortestPause;
   for (;;) {
     bool there = false;
     std::string value;
     Status status = guarded("key '" + key + "'", [&] {
       there = store_->check({full});
       if (!there) return;
-      const std::vector<uint8_t> bytes = store_->get(full);
-      value.assign(bytes.begin(), bytes.end());
+      value = text_of(store_->get(full));
     });
     if (!status.ok()) return status;
     if (there) return value;
     const Time now = monotonic_now();
     if (now >= deadline) return Status(Code::kTimeout, "key '" + key + "' did not appear in the process group's store");
     check_interruption();
-    if (ended) {
-      if (Status end = ended(); !end.ok()) return end;
-    }
     std::this_thread::sleep_for(std::min<Duration>(pause, deadline - now));
     pause = std::min(pause * 2, longest_pause(now - begin));
   }
+}
+
+std::vector<std::string> StoreRendezvous::prefixed(const std::vector<std::string>& keys) const {
+  std::vector<std::string> all;
+  for (const std::string& key : keys) all.push_back(prefix_ + key);
+  return all;
+}
+
+Result<bool> StoreRendezvous::has_all(const std::vector<std::string>& keys) {
+  bool there = false;
+  const Status status =
+      guarded("keys beginning with '" + keys.front() + "'", [&] { there = store_->check(prefixed(keys)); });
+  return status.ok() ? Result<bool>(there) : status;
+}
+
+Result<std::vector<std::string>> StoreRendezvous::get_all(const std::vector<std::string>& keys) {
+  const auto there = has_all(keys);
+  if (!there.ok()) return there.status();
+  if (!there.value()) return Status(Code::kTimeout, "key '" + keys.front() + "' or one behind it is not there");
+  std::vector<std::string> values;
+  const Status status = guarded("keys beginning with '" + keys.front() + "'", [&] {
+    for (const auto& bytes : compat::multi_get(*store_, prefixed(keys))) values.push_back(text_of(bytes));
+  });
+  return status.ok() ? Result<std::vector<std::string>>(std::move(values)) : status;
 }
 
 }  // namespace switchml

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "c10d/compat.h"
 #include "store/rendezvous.h"
@@ -21,14 +22,16 @@ class StoreRendezvous final : public Rendezvous {
   static Result<std::unique_ptr<StoreRendezvous>> open(const c10::intrusive_ptr<c10d::Store>& store, int rank);
 
   Status set(const std::string& key, const std::string& value) override;
-  Result<std::string> get(const std::string& key, Time deadline) override { return get_while(key, deadline, nullptr); }
-  /// Throws what an interruption does (base/interruption.h).
-  Result<std::string> get_while(const std::string& key, Time deadline, const std::function<Status()>& ended) override;
+  /// Where it waits it throws what an interruption does (base/interruption.h).
+  Result<std::string> get(const std::string& key, Time deadline) override;
+  Result<bool> has_all(const std::vector<std::string>& keys) override;
+  Result<std::vector<std::string>> get_all(const std::vector<std::string>& keys) override;
 
   /// "switchml/3/": what the keys of this opening begin with.
   const std::string& prefix() const { return prefix_; }
 
  private:
+  std::vector<std::string> prefixed(const std::vector<std::string>& keys) const;
   StoreRendezvous(c10::intrusive_ptr<c10d::Store> store, std::string prefix);
 
   const c10::intrusive_ptr<c10d::Store> store_;

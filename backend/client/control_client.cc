@@ -126,7 +126,9 @@ Status ControlClient::no_answer() const {
                                                         "(SWITCHML_INTERFACE names another one)?"
                                : switch_.carrier == Carrier::kPlaces
                                    ? "is it the end of queue pairs, and is " + carrier + " let through?"
-                                   : "is switchml-switchd running there and is " + carrier + " let through?";
+                                   : "is switchml-switchd running there, is " + carrier +
+                                         " let through, and is its --key-file, if it has one, that of "
+                                         "SWITCHML_SWITCH_KEY_FILE?";
   return {Code::kUnavailable, "switch " + name_ + " does not answer" +
                                   (socket_error_.empty() ? std::string() : " (" + socket_error_ + ")") + ": " +
                                   question};

@@ -35,7 +35,8 @@ size_t add_partial_sums(const Inputs& inputs, const ElementReduction& reduction,
   std::array<PartialSum, kMaxWorkers> parts;
   for (size_t i = 0; i < inputs.count; ++i) parts[i] = view_partial_sum(reduction.type, inputs.elements[i]);
   if (goes_up) return write_partial_sum(parts.data(), inputs.count, room, out);
-  round_partial_sums(parts.data(), inputs.count, reduction.divisor, out);  // [PART-2]
+  const uint32_t divisor = parts[0].divisor != 0 ? parts[0].divisor : reduction.divisor;
+  round_partial_sums(parts.data(), inputs.count, divisor, out);  // [PART-2]
   return parts[0].elements * element_bytes(reduction.type);
 }
 

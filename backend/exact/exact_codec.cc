@@ -27,12 +27,14 @@ ElementRange common(ElementRange a, ElementRange b) {
 bool ExactCodec::divides_parts() const {
   // [ELANE-8, ETREE-6]
   const bool may_overflow = collective_.type == ElementType::kFloat16 || is_float8(collective_.type);
-  return operands_ != nullptr && may_overflow && collective_.op == ReduceOp::kSum && operands_->divisor > 1 &&
-         !is_partial_sum_ && (tree_ || !operands_->inputs.empty());
+  return operands_ != nullptr && (may_overflow || operands_->divisor > kMaxHeaderDivisor) &&
+         collective_.op == ReduceOp::kSum && operands_->divisor > 1 && !is_partial_sum_ &&
+         (tree_ || !operands_->inputs.empty());
 }
 
 uint8_t ExactCodec::divisor() const {
-  const bool divides = sums_floats(collective_.op, collective_.type) && !divides_parts();
+  const bool divides =
+      sums_floats(collective_.op, collective_.type) && !divides_parts() && operands_->divisor <= kMaxHeaderDivisor;
   return divides ? static_cast<uint8_t>(operands_->divisor) : uint8_t{1};
 }
 
@@ -55,9 +57,9 @@ size_t ExactCodec::encode(ElementRange range, uint8_t* out, size_t* left_out) co
     return bytes;
   }
   if (operands_ == nullptr) return encode_moved(range, out);
-  SWITCHML_ASSERT(operands_->inputs.size() <= kMaxWorkers);
+  SWITCHML_ASSERT(operands_->inputs.size() <= kMaxHostRanks);
   if (is_partial_sum_) return encode_partial_sum(range, out);
-  std::array<const uint8_t*, kMaxWorkers> inputs;
+  std::array<const uint8_t*, kMaxHostRanks> inputs;
   const bool alone = operands_->inputs.empty();
   const size_t count = alone ? 1 : operands_->inputs.size();
   for (size_t i = 0; i < count; ++i) {
@@ -75,10 +77,12 @@ size_t ExactCodec::encode_partial_sum(ElementRange range, uint8_t* out) const {
   const size_t first = range.begin * element_bytes(collective_.type);
   const bool alone = operands_->inputs.empty();
   const size_t count = alone ? 1 : operands_->inputs.size();
-  std::array<PartialSum, kMaxWorkers> terms;
+  const bool in_payload = operands_->divisor > kMaxHeaderDivisor;  // [PART-3]
+  std::array<PartialSum, kMaxHostRanks> terms;
   for (size_t i = 0; i < count; ++i) {
     const void* input = alone ? operands_->input : operands_->inputs[i];
     terms[i] = term_of(collective_.type, static_cast<const uint8_t*>(input) + first, range.count);
+    terms[i].divisor = in_payload ? operands_->divisor : 0;
   }
   const size_t bytes = write_partial_sum(terms.data(), count, payload_bytes_, out);
   SWITCHML_ASSERT(bytes > 0);  // [PART-9]

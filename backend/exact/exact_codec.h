@@ -33,8 +33,9 @@ class ExactCodec {
   /// As packets have it.
   ReduceOp operation() const { return is_partial_sum_ ? ReduceOp::kPartialSum : collective_.op; }
 
-  /// The aggregator's divisor of the sum. For the mean of float16 and float8 it is 1 where workers speak for several
-  /// ranks, and in trees: there each worker divides its part, because the sum of some ranks may overflow.
+  /// The aggregator's divisor of the sum, as the header has it. For the mean of float16 and float8 it is 1 where
+  /// workers speak for several ranks, and in trees: there each worker divides its part, because the sum of some ranks
+  /// may overflow. It is 1 for other means too, where it would be more than kMaxHeaderDivisor.
   uint8_t divisor() const;
   /// Writes elements `range` to `out`, which has room for them, or for a payload of partial sums; returns the number of
   /// bytes, 0 where this worker contributes none. In a gather this also copies the worker's own piece to its output.

@@ -34,13 +34,13 @@ struct Head {
   uint16_t elements;
   uint16_t listed;
   uint16_t terms;
-  uint16_t zero;
+  uint16_t divisor;
 };
 static_assert(sizeof(Head) == kPartialSumHead);
 
 void write_head(const PartialSum& sum, uint8_t* out) {
   const Head head{static_cast<uint16_t>(sum.elements), static_cast<uint16_t>(sum.listed),
-                  static_cast<uint16_t>(sum.terms), 0};
+                  static_cast<uint16_t>(sum.terms), static_cast<uint16_t>(sum.divisor)};
   std::memcpy(out, &head, sizeof head);
 }
 
@@ -201,6 +201,7 @@ size_t write_sums(const PartialSum* parts, size_t count, size_t room, uint8_t* o
   PartialSum sum;
   sum.type = parts->type;
   sum.elements = parts->elements;
+  sum.divisor = parts->divisor;
   if (bytes_of(sum.type, sum.elements, 0, 0) > room) return 0;
   const Sources sources(parts, count);
   Writer writer(sum, room, out);
@@ -250,7 +251,8 @@ std::optional<PartialSum> parse_partial_sum(ElementType type, const uint8_t* pay
   if (bytes < kPartialSumHead) return std::nullopt;
   Head head;
   std::memcpy(&head, payload, sizeof head);
-  if (head.elements == 0 || head.zero != 0 || head.terms > kMaxWorkers) return std::nullopt;
+  if (head.elements == 0 || head.terms > kMaxWorkers) return std::nullopt;
+  if (head.divisor != 0 && (head.divisor <= kMaxHeaderDivisor || head.divisor > kMaxRanks)) return std::nullopt;
   if (head.listed > (head.terms > 0 ? 0 : head.elements)) return std::nullopt;
   if (bytes != bytes_of(type, head.elements, head.terms, head.listed)) return std::nullopt;
   const PartialSum sum = view_partial_sum(type, payload);
@@ -263,6 +265,7 @@ PartialSum view_partial_sum(ElementType type, const uint8_t* payload) {
   PartialSum sum;
   sum.type = type;
   sum.elements = head.elements;
+  sum.divisor = head.divisor;
   sum.terms = head.terms;
   sum.listed = head.listed;
   sum.numbers = payload + kPartialSumHead;

@@ -17,6 +17,7 @@ namespace switchml {
 struct PartialSum {
   ElementType type = ElementType::kFloat32;
   size_t elements = 0;               // At least 1.
+  uint32_t divisor = 0;              // Of the sum of all; 0: the header has it. Else over kMaxHeaderDivisor. [PART-3]
   size_t terms = 0;                  // Terms of each element, 1 ... kMaxWorkers; 0: it has sums.
   const uint8_t* numbers = nullptr;  // Those of all elements: first terms, then second terms. Or wide numbers.
   size_t listed = 0;                 // Sums that the wide numbers do not have: these are NaNs there.

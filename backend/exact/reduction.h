@@ -13,7 +13,7 @@ namespace switchml {
 struct ElementReduction {
   ReduceOp op = ReduceOp::kSum;
   ElementType type = ElementType::kFloat32;
-  uint32_t divisor = 1;  // Divides sums of floats; 1 ... kMaxWorkers.
+  uint32_t divisor = 1;  // Divides sums of floats; 1 ... kMaxRanks.
 };
 
 /// Reduces `inputs` of `ranks` ranks, n elements each, to `out`, which has room for n times result_bytes(op, type) and

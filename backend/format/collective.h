@@ -53,7 +53,7 @@ struct Operands {
   std::vector<const void*> inputs;
   /// In place: from 0 to the collective's count. It may be the same memory as `input`, or not overlap at all.
   OutputRange output;
-  /// Floats, kSum: the result is divided by this after the sum (average: the number of ranks). 1 ... kMaxWorkers.
+  /// Floats, kSum: the result is divided by this after the sum (average: the number of ranks). 1 ... kMaxRanks.
   uint32_t divisor = 1;
 };
 struct Reduce : Operands {

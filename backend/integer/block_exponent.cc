@@ -26,12 +26,12 @@ float normal_power(int exponent) {
 
 }  // namespace
 
-int magnitude_bits(int workers, int w, int precision) {
-  SWITCHML_ASSERT(workers >= 1 && workers <= kMaxWorkers);
+int magnitude_bits(int ranks, int w, int precision) {
+  SWITCHML_ASSERT(ranks >= 1 && ranks <= kMaxRanks);
   const int64_t limit = int64_t{1} << (w - 1);
   int bits = w - 2;
   // |x| < 2^e has `precision` significant bits, so rint() reaches 2^b only with fewer; 2^b * n must fit in either case.
-  while ((int64_t{workers} << bits) > (bits >= precision ? limit : limit - 1)) --bits;  // [WORD-8]
+  while ((int64_t{ranks} << bits) > (bits >= precision ? limit : limit - 1)) --bits;  // [WORD-8]
   return bits;
 }
 

@@ -248,11 +248,14 @@ void IntegerCodec::decode_words(const uint8_t* words, uint8_t* out, size_t n) co
   }
 }
 
-size_t IntegerCodec::encode_nonfinite(ElementRange range, uint8_t* words) const {
-  return combine(range, wire::Operation::kSum, words, [&](size_t input, ElementRange part, uint8_t* to) {
+// All ranks' counts together would not fit, all hosts' do.
+size_t IntegerCodec::encode_nonfinite(ElementRange range, uint8_t* words) const {  // [CALL-9]
+  const size_t n = combine(range, wire::Operation::kSum, words, [&](size_t input, ElementRange part, uint8_t* to) {
     kernels_.classify[row(collective_.type)](source(input, part.begin), to, part.count);
     return part.count;
   });
+  for (size_t i = 0; i < n && inputs() > 1; ++i) put_word(words, i, counted_once(get_word(words, i)));
+  return n;
 }
 
 void IntegerCodec::decode_nonfinite(const uint8_t* words, ElementRange range, Superblock* superblock) const {

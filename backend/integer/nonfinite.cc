@@ -22,6 +22,13 @@ void write(void* out, const uint8_t* classes, size_t n, Bits nan, Bits inf, Bits
 }  // namespace
 
 // Counts are 10 bits each: NaN, +Inf, -Inf (kernels/kernels.h).
+uint32_t counted_once(uint32_t counts) {
+  constexpr uint32_t kCount = 0x3ff;
+  uint32_t once = 0;
+  for (int shift = 0; shift < 30; shift += 10) once |= ((counts >> shift) & kCount) != 0 ? uint32_t{1} << shift : 0;
+  return once;
+}
+
 Nonfinite nonfinite_class(uint32_t counts) {  // [WORD-10]
   const bool nan = (counts & 0x3ffU) != 0;
   const bool positive = ((counts >> 10) & 0x3ffU) != 0;

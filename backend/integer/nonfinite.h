@@ -12,6 +12,8 @@ namespace switchml {
 /// Class of a sum that is not finite.
 enum class Nonfinite : uint8_t { kNone = 0, kNan = 1, kPosInf = 2, kNegInf = 3 };
 
+/// The counts of several terms, as those of one worker: once each class that is among them. [CALL-9]
+uint32_t counted_once(uint32_t counts);
 /// The class of a sum of terms with these counts.
 Nonfinite nonfinite_class(uint32_t counts);
 

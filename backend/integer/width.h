@@ -42,7 +42,7 @@ class WidthChoice {
  public:
   /// `ranks`: all of the group. `significant_bits`: what each term keeps, 0 to 24, of as many as the type has;
   /// nullopt: as 0, and at least 32 bits for float32. Types other than floats have no use for it. Precondition:
-  /// 1 <= ranks <= kMaxWorkers.
+  /// 1 <= ranks <= kMaxRanks.
   WidthChoice(ElementType type, int ranks, std::optional<int> significant_bits);
 
   /// The least width with a rounding below 2^-significant_bits of each term; the largest one where none has it.

@@ -14,6 +14,7 @@
 #pragma once
 
 #include "kernels/kernels_simd.h"
+#include "kernels/to_odd.h"
 
 namespace switchml {
 namespace {
@@ -123,8 +124,8 @@ struct Exact {
     return to_odd<F, I>(rounded, inexact & ((as<I>(rounded) ^ as<I>(error)) < 0), inexact);
   }
   enum Division { kByNone, kByPowerOfTwo, kByAny };
-  // The divisor has at most 8 bits: its products with parts of the quotient are exact, and so is the remainder. A
-  // quotient by a power of two is exact unless it is subnormal.
+  // The remainder is exact, as are the divisor's products with parts of the quotient (kDivisorBits). A quotient by a
+  // power of two is exact unless it is subnormal.
   template <typename F, typename I, Division kDivision>
   static F shared_out(F sum, uint32_t divisor) {
     if constexpr (kDivision == kByNone) {
@@ -133,7 +134,7 @@ struct Exact {
       const F by = F{} + static_cast<decltype(F{}[0] + 0)>(divisor);
       const F quotient = sum / by;
       if constexpr (kDivision == kByPowerOfTwo) return quotient;
-      const F high = as<F>(as<I>(quotient) & ~0xff);
+      const F high = as<F>(as<I>(quotient) & ~kLowQuotient);
       return to_odd<F, I>(quotient, (sum - high * by) - (quotient - high) * by);
     }
   }
@@ -413,7 +414,7 @@ struct Exact {
     *bad |= (magnitude < 0x1p-900) & (sum != 0);
     const F64 quotient = sum / by;
     if ((divisor & (divisor - 1)) == 0) return quotient;
-    const F64 high = as<F64>(as<I64>(quotient) & ~0xff);
+    const F64 high = as<F64>(as<I64>(quotient) & ~kLowQuotient);
     const F64 rest = (sum - high * by) - (quotient - high) * by;
     const F64 correction = (rest + error) / by;
     const F64 least = quotient + correction * (1 - 0x1p-50);

@@ -35,7 +35,7 @@ struct FloatFormat {
 double number_of(uint64_t bits, const FloatFormat& format);
 
 /// The bits, in `format`, of the sum of `count` numbers divided by `divisor`, rounded to nearest even once. Each number
-/// is the exact value of an element. 1 <= count, divisor <= kMaxSources.
+/// is the exact value of an element. 1 <= count <= kMaxSources, 1 <= divisor <= kMaxRanks.
 /// A NaN, or infinities of both signs, give the format's quiet NaN; infinities of one sign give that infinity. A sum of
 /// zeros is -0 if all are, else +0; any other sum that is zero is +0. [OP-1, OP-2, OP-3, OP-8]
 uint64_t exact_sum(const double* numbers, size_t count, uint32_t divisor, const FloatFormat& format);

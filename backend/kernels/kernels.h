@@ -62,7 +62,8 @@ struct Kernels {
   void (*dequantize_wide[3])(const uint8_t* high, const uint8_t* low, void* dst, size_t n, int exponent, int low_bits,
                              float divisor);
   /// dst[i] = exact_sum() (exact_sum.h) of element i of `count` sources: divided by `divisor`, rounded to nearest even
-  /// once. Rows 0 to 2, and float64 as row 3. 1 <= count, divisor <= kMaxSources. dst overlaps no source.
+  /// once. Rows 0 to 2, and float64 as row 3. 1 <= count <= kMaxSources, 1 <= divisor <= kMaxRanks. dst overlaps no
+  /// source.
   void (*exact_sum[4])(const void* const* sources, size_t count, void* dst, size_t n, uint32_t divisor);
   /// words[i] = be32(kCountNan | kCountPosInf | kCountNegInf | 0) by the class of src[i]. [CALL-9]
   void (*classify[3])(const void* src, uint8_t* words, size_t n);

@@ -126,7 +126,7 @@ void fold(const uint8_t* const* inputs, size_t ranks, size_t n, uint8_t* out, do
 }
 
 // float64 adds so many terms of these ranges exactly: 39 bits. A quotient of a sum is no tie unless it is one exactly:
-// ties have 5 bits, and the divisor 8.
+// ties have 5 bits, and the divisor 11.
 template <typename E>
 void sum(const uint8_t* const* inputs, size_t ranks, size_t n, uint32_t divisor, uint8_t* out) {
   const auto add = [](double a, double b) { return a + b; };
@@ -197,7 +197,7 @@ void to_float32(ElementType type, const uint8_t* from, size_t n, float* to) {  /
 
 void sum_float8(ElementType type, const uint8_t* const* inputs, size_t ranks, size_t n, uint32_t divisor,
                 uint8_t* out) {
-  SWITCHML_ASSERT(is_float8(type) && ranks <= kMaxWorkers && divisor >= 1 && divisor <= kMaxWorkers);
+  SWITCHML_ASSERT(is_float8(type) && ranks <= kMaxWorkers && divisor >= 1 && divisor <= kMaxRanks);
   if (type == ElementType::kFloat8E4M3) return sum<E4M3>(inputs, ranks, n, divisor, out);
   sum<E5M2>(inputs, ranks, n, divisor, out);
 }

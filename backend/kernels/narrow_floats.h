@@ -17,7 +17,8 @@ void to_float32(ElementType type, const uint8_t* from, size_t n, float* to);
 
 /// The sum of `ranks` floats of 8 bits each, divided by `divisor`, rounded to nearest even once, for each of n
 /// elements. What is beyond the largest number is an infinity; in float8_e4m3fn that number, as in PyTorch from 2.13
-/// on. Zeros and NaN are as in exact_sum.h. `out` overlaps no input. 1 <= ranks, divisor <= kMaxWorkers. [OP-1, OP-9]
+/// on. Zeros and NaN are as in exact_sum.h. `out` overlaps no input. 1 <= ranks <= kMaxWorkers,
+/// 1 <= divisor <= kMaxRanks. [OP-1, OP-9]
 void sum_float8(ElementType type, const uint8_t* const* inputs, size_t ranks, size_t n, uint32_t divisor, uint8_t* out);
 /// The same of minima and maxima. [OP-6]
 void extreme_of_float8(ElementType type, const uint8_t* const* inputs, size_t ranks, size_t n, bool minimum,

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <type_traits>
 
+#include "base/limits.h"
 #include "kernels/float_bits.h"
 
 namespace switchml {
@@ -23,10 +24,16 @@ static inline Float to_odd(Float rounded, Error error) {
   return bits_as<Float>(error == 0 ? bits : odd);
 }
 
-/// What is left of a sum after its quotient, exactly: the divisor has at most 8 bits.
+/// Bits of a divisor that is no power of two. Its products with parts of a quotient are exact if one part has so many
+/// bits, the last ones, and the other part the rest: of float32 14 bits and 10.
+constexpr int kDivisorBits = 10;
+static_assert(kMaxRanks <= 1 << kDivisorBits);
+constexpr int kLowQuotient = (1 << kDivisorBits) - 1;
+
+/// What is left of a sum after its quotient, exactly.
 template <typename Float>
 static inline Float rest_of(Float sum, Float divisor, Float quotient) {
-  const auto high = bits_as<Float>(bits_as<BitsOf<Float>>(quotient) & ~BitsOf<Float>{0xff});
+  const auto high = bits_as<Float>(bits_as<BitsOf<Float>>(quotient) & ~BitsOf<Float>{kLowQuotient});
   return (sum - high * divisor) - (quotient - high) * divisor;
 }
 

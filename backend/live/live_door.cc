@@ -23,6 +23,7 @@
 #include "base/secret.h"
 #include "base/thread.h"
 #include "live/live_page.h"
+#include "seal/derive.h"
 #include "socket/close_on_fork.h"
 
 namespace switchml {
@@ -47,12 +48,16 @@ struct PageHeader {
 };
 static_assert(sizeof(Greeting) == 16 && sizeof(Answer) == 16 && sizeof(PageHeader) == 8, "as on the wire");
 
-uint64_t proof(const SipKey& key, const char* word, uint64_t door, uint64_t asker) {
+uint64_t proof(const SealKey& key, const char* word, uint64_t door, uint64_t asker) {
   char said[8 + 16] = {};
   std::snprintf(said, 8, "%s", word);
   std::memcpy(said + 8, &door, sizeof door);
   std::memcpy(said + 16, &asker, sizeof asker);
-  return siphash24(key, said, sizeof said);
+  const seal::Hash hash =
+      seal::hmac_sha256(seal::view(key.bytes), {{reinterpret_cast<const uint8_t*>(said), sizeof said}});
+  uint64_t begin = 0;
+  std::memcpy(&begin, hash.data(), sizeof begin);
+  return begin;
 }
 
 void append(std::vector<char>* to, const void* from, size_t bytes) {
@@ -101,7 +106,7 @@ std::vector<LivePageCopy> copy_pages(const std::string& folder) {
 
 class LiveDoor::Server {
  public:
-  Server(Fd listener, const SipKey& key, std::string folder, int wake)
+  Server(Fd listener, const SealKey& key, std::string folder, int wake)
       : listener_(std::move(listener)), key_(key), folder_(std::move(folder)), wake_(wake) {
     close_on_fork(listener_.get());
   }
@@ -212,14 +217,14 @@ class LiveDoor::Server {
   }
 
   Fd listener_;
-  const SipKey key_;
+  const SealKey key_;
   const std::string folder_;
   const int wake_;
   Time rests_until_{};
   std::list<Asker> askers_;  // The oldest first.
 };
 
-LiveDoor::LiveDoor(Fd listener, const SipKey& key, const std::string& folder)
+LiveDoor::LiveDoor(Fd listener, const SealKey& key, const std::string& folder)
     : owner_(::getpid()), wake_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
   if (!wake_.valid()) {
     throw StatusError({Code::kUnavailable, std::string("no descriptor for the live view: ") + std::strerror(errno)});

@@ -2,18 +2,15 @@
 // TCP (messages/tcp_message_transport.h). It is a stream of records for each ordered pair of ranks.
 #pragma once
 
-#include <bitset>
 #include <cstddef>
 #include <cstdint>
 #include <string>
 
 #include "base/clock.h"
-#include "base/limits.h"
 #include "base/status.h"
+#include "messages/rank_set.h"
 
 namespace switchml {
-
-using RankSet = std::bitset<kMaxWorkers>;
 
 struct MessageRecord {
   enum Kind : uint32_t {

@@ -1,6 +1,5 @@
 // Connections that other ranks, and strangers, make to a TcpMessageTransport.
 #include <sys/epoll.h>
-#include <sys/socket.h>
 
 #include <algorithm>
 #include <cstring>
@@ -33,7 +32,7 @@ void TcpMessageTransport::accept_some() {
     const bool shortage = !fd.valid() && is_shortage(errno);
     const bool crowded = strangers_.size() >= kStrangers + peers_.size();
     if ((shortage || crowded) && !strangers_.empty()) {  // A rank says its number at once.
-      forget(&strangers_.front().fd);
+      forget(&strangers_.front().stream);
       strangers_.pop_front();
     }
     if (shortage) rest(now);
@@ -42,8 +41,9 @@ void TcpMessageTransport::accept_some() {
       return;
     }
     close_on_fork(fd.get());
-    strangers_.push_back({std::move(fd), now, {}});
-    watch(strangers_.back().fd.get(), EPOLLIN, kStranger + static_cast<uint64_t>(strangers_.back().fd.get()));
+    strangers_.push_back({ByteStream(std::move(fd), options_.sealed.get()), now, {}});
+    const int socket = strangers_.back().stream.fd();
+    watch(socket, EPOLLIN, kStranger + static_cast<uint64_t>(socket));
     if (greet(strangers_.back())) strangers_.pop_back();
   }
 }
@@ -52,7 +52,7 @@ void TcpMessageTransport::accept_some() {
 bool TcpMessageTransport::greet(Stranger& stranger) {
   MessageGreeting greeting;
   char bytes[sizeof greeting];
-  const ssize_t got = ::recv(stranger.fd.get(), bytes, sizeof bytes - stranger.said.size(), MSG_DONTWAIT);
+  const ssize_t got = stranger.stream.receive(bytes, sizeof bytes - stranger.said.size());
   if (got < 0 && is_for_now(errno)) return false;
   if (got > 0) stranger.said.append(bytes, static_cast<size_t>(got));
   if (got > 0 && stranger.said.size() < sizeof greeting) return false;
@@ -62,20 +62,20 @@ bool TcpMessageTransport::greet(Stranger& stranger) {
     const bool known = greeting.magic == magic && greeting.key == options_.key &&
                        greeting.rank < static_cast<uint32_t>(ranks()) && greeting.rank != static_cast<uint32_t>(rank());
     const int from = known ? static_cast<int>(greeting.rank) : rank();
-    if (Incoming& in = peer(from).in; known && !in.fd.valid() && !in.over) {
-      in.fd = std::move(stranger.fd);
-      watch(in.fd.get(), EPOLLIN, kIn + greeting.rank, true);
+    if (Incoming& in = peer(from).in; known && !in.stream.valid() && !in.over) {  // [SEAL-31]
+      in.stream = std::move(stranger.stream);
+      watch(in.stream.fd(), EPOLLIN, kIn + greeting.rank, true);
       signal_here(from);
       return true;
     }
   }
-  forget(&stranger.fd);
+  forget(&stranger.stream);
   return true;
 }
 
 void TcpMessageTransport::drop_strangers(Time now) {
   while (!strangers_.empty() && now >= strangers_.front().since + kGreetingTime) {
-    forget(&strangers_.front().fd);
+    forget(&strangers_.front().stream);
     strangers_.pop_front();
   }
 }

@@ -5,8 +5,6 @@
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/ioctl.h>
-#include <sys/socket.h>
-#include <sys/uio.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -28,8 +26,6 @@ namespace {
 constexpr int kEvents = 64;
 constexpr size_t kReadAtOnce = 1 << 20;     // bytes of one rank, before others have their turn
 constexpr uint64_t kTellTaken = 16 * 1024;  // bytes
-/// The watch over the ranks says in it why a connection broke, if its rank has died.
-constexpr Duration kGrace = seconds(3);
 constexpr Duration kLinger = seconds(2);
 constexpr Duration kFailedLinger = milliseconds(200);
 
@@ -40,14 +36,7 @@ Fd checked(int fd) {
   throw StatusError({Code::kUnavailable, "no descriptor for messages between ranks: " + error_text(errno)});
 }
 
-/// How many of the bytes the kernel has taken; -1: errno says why none.
-ssize_t send_both(int fd, const MessageRecord& record, const void* data, size_t behind) {
-  iovec parts[] = {{const_cast<MessageRecord*>(&record), sizeof record}, {const_cast<void*>(data), behind}};
-  msghdr message{};
-  message.msg_iov = parts;
-  message.msg_iovlen = 2;
-  return ::sendmsg(fd, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
-}
+seal::ByteView bytes_of(const void* data, size_t size) { return {static_cast<const uint8_t*>(data), size}; }
 
 /// What it still has to send is lost. What the other end said before may be unread.
 bool is_reset(int fd) {
@@ -72,13 +61,13 @@ TcpMessageTransport::TcpMessageTransport(TcpMessageOptions options)
 
 TcpMessageTransport::~TcpMessageTransport() {
   for (Peer& each : peers_) {
-    for (Fd* fd : {&each.out.fd, &each.in.fd}) {
-      if (!fd->valid()) continue;
-      keep_on_fork(fd->get());
-      end_tcp(std::move(*fd));
+    for (ByteStream* stream : {&each.out.stream, &each.in.stream}) {
+      if (!stream->valid()) continue;
+      keep_on_fork(stream->fd());
+      end_tcp(stream->release());
     }
   }
-  for (Stranger& stranger : strangers_) forget(&stranger.fd);
+  for (Stranger& stranger : strangers_) forget(&stranger.stream);
   keep_on_fork(options_.listener.get());
 }
 
@@ -87,10 +76,10 @@ void TcpMessageTransport::linger() {
   const Time end = monotonic_now() + (gone_ == State::kLeft ? kLinger : kFailedLinger);
   const auto owes = [this](int to) {
     Outgoing& out = peer(to).out;
-    if (out.fd.valid() && !out.unsent.empty()) flush(to);
+    if (out.stream.valid() && unsent_[static_cast<size_t>(to)]) flush(to);
     int left = 0;
-    if (!out.fd.valid() || is_reset(out.fd.get())) return false;
-    return !out.unsent.empty() || (::ioctl(out.fd.get(), SIOCOUTQ, &left) == 0 && left > 0);
+    if (!out.stream.valid() || is_reset(out.stream.fd())) return false;
+    return unsent_[static_cast<size_t>(to)] || (::ioctl(out.stream.fd(), SIOCOUTQ, &left) == 0 && left > 0);
   };
   for (int to = 0; to < ranks();) {
     if (!owes(to)) {
@@ -110,10 +99,10 @@ void TcpMessageTransport::watch(int fd, uint32_t events, uint64_t what, bool kno
   ::epoll_ctl(epoll_.get(), known ? EPOLL_CTL_MOD : EPOLL_CTL_ADD, fd, &event);
 }
 
-void TcpMessageTransport::forget(Fd* fd) {
-  if (!fd->valid()) return;
-  ::epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, fd->get(), nullptr);
-  close_forgotten(fd->release());
+void TcpMessageTransport::forget(ByteStream* stream) {
+  if (!stream->valid()) return;
+  ::epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, stream->fd(), nullptr);
+  close_forgotten(stream->release().release());
 }
 
 // ---- signals ----
@@ -132,7 +121,7 @@ RankSet TcpMessageTransport::take_signals() {
       case kIn: signal_here(number); break;
       default:
         const auto stranger = std::find_if(strangers_.begin(), strangers_.end(),
-                                           [number](const Stranger& each) { return each.fd.get() == number; });
+                                           [number](const Stranger& each) { return each.stream.fd() == number; });
         if (stranger != strangers_.end() && greet(*stranger)) strangers_.erase(stranger);
     }
   }
@@ -223,7 +212,7 @@ const MessageRecord* TcpMessageTransport::next(int source, const uint8_t** behin
       pop(source);
     } else if (record_.kind == kFarewell) {
       hear_farewell(source, record_, reinterpret_cast<const char*>(*behind));
-      forget(&in.fd);
+      forget(&in.stream);
       in.over = true;
       in.begin = in.end;
     } else {
@@ -240,7 +229,7 @@ bool TcpMessageTransport::is_whole(int source) {
   std::memcpy(&record_, in.room.get() + in.begin, sizeof record_);
   if (has_tail(record_) && record_.bytes > kMostBehind) {
     in.begin = in.end;
-    forget(&in.fd);
+    forget(&in.stream);
     in.over = true;
     broke(source, "it does not speak as a rank does");
     return false;
@@ -256,24 +245,25 @@ void TcpMessageTransport::pop(int source) {
 
 bool TcpMessageTransport::read_more(int source) {
   constexpr size_t kRoom = 2 * (sizeof(MessageRecord) + kMostBehind);
+  static_assert(2 * seal::StreamSeal::kMost <= kRoom);
   Incoming& in = peer(source).in;
-  if (!in.fd.valid() || in.budget == 0) return false;
+  if (!in.stream.valid() || in.budget == 0) return false;
   if (in.room == nullptr) in.room.reset(new uint8_t[kRoom]);
   if (in.begin == in.end) {
     in.begin = in.end = 0;
-  } else if (kRoom - in.begin < sizeof(MessageRecord) + kMostBehind) {
+  } else if (kRoom - in.begin < sizeof(MessageRecord) + kMostBehind || kRoom - in.end < in.stream.least_room()) {
     std::memmove(in.room.get(), in.room.get() + in.begin, in.end - in.begin);
     in.end -= std::exchange(in.begin, 0);
   }
-  const ssize_t got = ::recv(in.fd.get(), in.room.get() + in.end, std::min(kRoom - in.end, in.budget), MSG_DONTWAIT);
+  const ssize_t got = in.stream.receive(in.room.get() + in.end, kRoom - in.end);
   if (got > 0) {
     in.end += static_cast<size_t>(got);
-    in.budget -= static_cast<size_t>(got);
+    in.budget -= std::min(in.budget, static_cast<size_t>(got));
     return true;
   }
   const int error = got < 0 ? errno : 0;
   if (got < 0 && is_for_now(error)) return false;
-  forget(&in.fd);
+  forget(&in.stream);
   in.over = true;
   broke(source, error == 0 ? "its connection has ended" : "its connection broke: " + error_text(error));
   return false;
@@ -283,7 +273,7 @@ void TcpMessageTransport::take(int source, uint64_t charge) {
   Peer& from = peer(source);
   from.taken_here += charge;
   if (from.taken_here - from.told < kTellTaken || from.out.over || gone_ != State::kHere) return;
-  if (!from.out.fd.valid() && !open(source)) return;
+  if (!from.out.stream.valid() && !open(source)) return;
   from.told = from.taken_here;
   append(source, {kTaken, 0, from.told, 0, 0}, nullptr, 0);
 }
@@ -293,7 +283,7 @@ void TcpMessageTransport::take(int source, uint64_t charge) {
 // The other end of a connection says when its rank leaves.
 void TcpMessageTransport::expect(int source) {
   const Outgoing& out = peer(source).out;
-  if (!out.fd.valid() && !out.over && gone_ == State::kHere) open(source);
+  if (!out.stream.valid() && !out.over && gone_ == State::kHere) open(source);
 }
 
 bool TcpMessageTransport::open(int to) {
@@ -301,33 +291,36 @@ bool TcpMessageTransport::open(int to) {
   const auto door = options_.find_door(to);
   int error = 0;
   Endpoint source;
-  if (door.ok()) out.fd = connect_tcp({}, door->address, &source, &error);
-  if (!out.fd.valid() && door.ok() && is_shortage(error)) {
+  Fd fd;
+  MessageGreeting greeting;
+  greeting.rank = static_cast<uint32_t>(rank());
+  if (door.ok()) greeting.key = door->key;
+  if (door.ok()) fd = connect_tcp({}, door->address, &source, &error);
+  if (!fd.valid() && door.ok() && is_shortage(error)) {
     short_.set(static_cast<size_t>(to));
     rest(monotonic_now());
     return false;
   }
-  if (!out.fd.valid()) {
+  if (fd.valid()) {
+    out.stream = ByteStream(std::move(fd), door->sealed, bytes_of(&greeting, sizeof greeting));
+    error = ByteStream::kForged;
+  }
+  if (!out.stream.valid()) {
     out.over = true;
     broke(to, door.ok() ? "no connection to " + to_string(door->address) + ": " + error_text(error)
                         : door.status().message());
     return false;
   }
-  close_on_fork(out.fd.get());
-  MessageGreeting greeting;
-  greeting.rank = static_cast<uint32_t>(rank());
-  greeting.key = door->key;
-  const auto* bytes = reinterpret_cast<const uint8_t*>(&greeting);
-  out.unsent.assign(bytes, bytes + sizeof greeting);
+  close_on_fork(out.stream.fd());
   unsent_.set(static_cast<size_t>(to));
-  watch(out.fd.get(), EPOLLIN | EPOLLOUT, kOut + static_cast<uint64_t>(to));
+  watch(out.stream.fd(), EPOLLIN | EPOLLOUT, kOut + static_cast<uint64_t>(to));
   return true;
 }
 
 Result<bool> TcpMessageTransport::put(int to, const MessageRecord& record, const void* data, size_t behind) {
   constexpr size_t kMostUnsent = 2 * kMostBehind;
   Outgoing& out = peer(to).out;
-  if (out.over || gone_ != State::kHere || (!out.fd.valid() && !open(to))) return false;
+  if (out.over || gone_ != State::kHere || (!out.stream.valid() && !open(to))) return false;
   const size_t unsent = out.unsent.size() - out.sent;
   if (unsent > 0 && unsent + sizeof record + behind > kMostUnsent) {
     out.refused = true;
@@ -340,13 +333,13 @@ Result<bool> TcpMessageTransport::put(int to, const MessageRecord& record, const
 void TcpMessageTransport::append(int to, const MessageRecord& record, const void* data, size_t behind) {
   Outgoing& out = peer(to).out;
   size_t sent = 0;
-  if (out.unsent.empty()) {
-    const ssize_t taken = send_both(out.fd.get(), record, data, behind);
+  if (out.unsent.empty() && !out.stream.owes()) {
+    const ssize_t taken = out.stream.send(bytes_of(&record, sizeof record), bytes_of(data, behind));
     if (taken < 0 && !is_for_now(errno)) return cannot_send(to, errno);
     sent = static_cast<size_t>(std::max<ssize_t>(taken, 0));
-    if (sent == sizeof record + behind) return;
+    if (sent == sizeof record + behind && !out.stream.owes()) return;
     unsent_.set(static_cast<size_t>(to));
-    watch(out.fd.get(), EPOLLIN | EPOLLOUT, kOut + static_cast<uint64_t>(to), true);
+    watch(out.stream.fd(), EPOLLIN | EPOLLOUT, kOut + static_cast<uint64_t>(to), true);
   } else {
     out.unsent.erase(out.unsent.begin(), out.unsent.begin() + static_cast<ptrdiff_t>(std::exchange(out.sent, 0)));
   }
@@ -362,9 +355,8 @@ void TcpMessageTransport::append(int to, const MessageRecord& record, const void
 
 void TcpMessageTransport::flush(int to) {
   Outgoing& out = peer(to).out;
-  while (out.sent < out.unsent.size()) {
-    const ssize_t taken =
-        ::send(out.fd.get(), out.unsent.data() + out.sent, out.unsent.size() - out.sent, MSG_NOSIGNAL | MSG_DONTWAIT);
+  while (out.sent < out.unsent.size() || out.stream.owes()) {
+    const ssize_t taken = out.stream.send(bytes_of(out.unsent.data() + out.sent, out.unsent.size() - out.sent));
     if (taken < 0 && is_for_now(errno)) return;
     if (taken < 0) return cannot_send(to, errno);
     out.sent += static_cast<size_t>(taken);
@@ -372,17 +364,17 @@ void TcpMessageTransport::flush(int to) {
   out.unsent.clear();
   out.sent = 0;
   unsent_.reset(static_cast<size_t>(to));
-  watch(out.fd.get(), EPOLLIN, kOut + static_cast<uint64_t>(to), true);
+  watch(out.stream.fd(), EPOLLIN, kOut + static_cast<uint64_t>(to), true);
   if (std::exchange(out.refused, false)) signal_here(to);
 }
 
 /// What epoll says of the connection to a rank.
 void TcpMessageTransport::heard(int to, uint32_t events) {
   Outgoing& out = peer(to).out;
-  if (!out.fd.valid()) return;
+  if (!out.stream.valid()) return;
   if ((events & (EPOLLIN | EPOLLHUP | EPOLLERR)) != 0) {
     char bytes[sizeof(MessageRecord) + kMaxReason];
-    const ssize_t got = ::recv(out.fd.get(), bytes, sizeof bytes, MSG_DONTWAIT);
+    const ssize_t got = out.stream.receive(bytes, sizeof bytes);
     const int error = got < 0 ? errno : 0;
     if (got > 0) out.farewell.append(bytes, static_cast<size_t>(got));
     MessageRecord last;
@@ -412,11 +404,11 @@ void TcpMessageTransport::go(State how, const std::string& reason) {
   const MessageRecord last = farewell_of(how, text);
   ::epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, options_.listener.get(), nullptr);
   for (int other = 0; other < ranks(); ++other) {
-    const Peer& each = peer(other);
-    if (each.out.fd.valid()) append(other, last, text.data(), text.size());
-    if (!each.in.fd.valid()) continue;
-    send_both(each.in.fd.get(), last, text.data(), text.size());
-    ::epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, each.in.fd.get(), nullptr);  // It is not read any more.
+    Peer& each = peer(other);
+    if (each.out.stream.valid()) append(other, last, text.data(), text.size());
+    if (!each.in.stream.valid()) continue;
+    each.in.stream.send(bytes_of(&last, sizeof last), bytes_of(text.data(), text.size()));
+    ::epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, each.in.stream.fd(), nullptr);  // It is not read any more.
   }
 }
 
@@ -430,12 +422,12 @@ void TcpMessageTransport::hear_farewell(int rank, const MessageRecord& last, con
 // A farewell may have come first.
 void TcpMessageTransport::cannot_send(int to, int error) {
   heard(to, EPOLLIN);
-  if (peer(to).out.fd.valid()) lose(to, "its connection broke: " + error_text(error));
+  if (peer(to).out.stream.valid()) lose(to, "its connection broke: " + error_text(error));
 }
 
 void TcpMessageTransport::lose(int to, const std::string& why) {
   Outgoing& out = peer(to).out;
-  forget(&out.fd);
+  forget(&out.stream);
   out.over = true;
   out.unsent.clear();
   unsent_.reset(static_cast<size_t>(to));
@@ -456,8 +448,8 @@ void TcpMessageTransport::broke(int rank, const std::string& why) {
 void TcpMessageTransport::depart(int rank, State how) {
   Peer& gone = peer(rank);
   gone.state = how;
-  forget(&gone.out.fd);
-  forget(&gone.in.fd);
+  forget(&gone.out.stream);
+  forget(&gone.in.stream);
   gone.out.over = gone.in.over = true;
   gone.out.unsent.clear();
   unsent_.reset(static_cast<size_t>(rank));
@@ -477,14 +469,14 @@ void TcpMessageTransport::settle_departures(Time now) {
     if (leaver.leaving_since == kNever) leaver.leaving_since = now;
     // A connection that brings its messages is among the strangers that had come by then.
     const bool knows_strangers = strangers_.empty() || strangers_.front().since > leaver.leaving_since;
-    const bool heard_all = !leaver.in.fd.valid() && knows_strangers && has_accepted_all_;
-    const bool is_late = leaver.broken_at != kNever && now >= leaver.broken_at + kGrace;
+    const bool heard_all = !leaver.in.stream.valid() && knows_strangers && has_accepted_all_;
+    const bool is_late = leaver.broken_at != kNever && now >= leaver.broken_at + options_.grace;
     if (leaver.state != State::kHere) {
       leaving_.reset(static_cast<size_t>(rank));
     } else if ((leaver.farewell != State::kHere && heard_all) || is_late) {
       depart(rank, leaver.farewell != State::kHere ? leaver.farewell : State::kLost);
     } else if (leaver.broken_at != kNever) {
-      due = std::min(due, leaver.broken_at + kGrace);
+      due = std::min(due, leaver.broken_at + options_.grace);
     }
   }
   due_ = due;

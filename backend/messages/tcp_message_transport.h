@@ -1,5 +1,6 @@
 // Messages between ranks of several hosts: their transport is a TCP connection for each ordered pair of ranks, which
-// the sender makes when it has something to say. The kernel closes it when the process of either ends.
+// the sender makes when it has something to say. The kernel closes it when the process of either ends. Where a rank's
+// door is sealed, so is all that goes over the connections to it, both ways.
 #pragma once
 
 #include <array>
@@ -8,12 +9,15 @@
 #include <list>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "messages/message_transport.h"
+#include "seal/stream_seal.h"
 #include "socket/endpoint.h"
 #include "socket/fd.h"
+#include "transport/byte_stream.h"
 
 namespace switchml {
 
@@ -21,15 +25,20 @@ namespace switchml {
 struct MessageDoor {
   Endpoint address;
   uint64_t key = 0;
+  std::optional<seal::StreamDoor> sealed;  // nullopt: what comes in is not.
 };
 
 struct TcpMessageOptions {
   int rank = 0;
   int ranks = 1;
-  Fd listener;       // It listens at this rank's door.
-  uint64_t key = 0;  // That of this rank's door.
+  Fd listener;                                          // It listens at this rank's door.
+  uint64_t key = 0;                                     // That of this rank's door.
+  std::unique_ptr<const seal::StreamDoorOwner> sealed;  // The same door, where it is; else null.
   /// The door of another rank.
   std::function<Result<MessageDoor>(int rank)> find_door;
+  /// How long a connection has been broken before its rank counts as lost. The watch over the ranks says meanwhile why,
+  /// if the rank has died.
+  Duration grace = seconds(3);
 };
 
 /// The only one of a rank. Forked children do not inherit it.
@@ -78,7 +87,7 @@ class TcpMessageTransport final : public MessageTransport {
 
   /// To another rank.
   struct Outgoing {
-    Fd fd;
+    ByteStream stream;
     bool connected = false;
     bool over = false;     // There is none any more.
     bool refused = false;  // put() had no room.
@@ -88,7 +97,7 @@ class TcpMessageTransport final : public MessageTransport {
   };
   /// From another rank.
   struct Incoming {
-    Fd fd;
+    ByteStream stream;
     bool over = false;
     std::unique_ptr<uint8_t[]> room;
     size_t begin = 0, end = 0;
@@ -108,7 +117,7 @@ class TcpMessageTransport final : public MessageTransport {
   };
   /// An accepted connection that has not said its number.
   struct Stranger {
-    Fd fd;
+    ByteStream stream;
     Time since;
     std::string said;
   };
@@ -118,7 +127,7 @@ class TcpMessageTransport final : public MessageTransport {
   void signal_here(int rank) { signalled_.set(static_cast<size_t>(rank)); }
 
   void watch(int fd, uint32_t events, uint64_t what, bool known = false);
-  void forget(Fd* fd);
+  void forget(ByteStream* stream);
 
   void accept_some();
   bool greet(Stranger& stranger);

@@ -4,9 +4,9 @@
 #include <cerrno>
 #include <cstdint>
 #include <string>
-#include <system_error>
 
 #include "messages/message_transport.h"
+#include "transport/byte_stream.h"
 
 namespace switchml {
 
@@ -32,7 +32,7 @@ inline constexpr uint64_t kIn = uint64_t{4} << 32;
 
 inline constexpr Duration kGreetingTime = seconds(5);  // A stranger has so long.
 
-inline std::string error_text(int error) { return std::system_category().message(error); }
+inline std::string error_text(int error) { return ByteStream::error_text(error); }
 inline bool is_for_now(int error) {
   return error == EAGAIN || error == EWOULDBLOCK || error == EINTR || error == ENOTCONN;
 }

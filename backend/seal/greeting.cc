@@ -109,25 +109,18 @@ PublicKey public_key_of(const GreetingFrame& frame) {
   return key;
 }
 
-struct Greeting::Ephemeral {
-  PrivateKey key;
-};
-
 Greeting::Greeting(const GreetingKey& key, uint8_t channel, const RandomBytes& random)
     : channel_(channel),
-      ephemeral_(new Ephemeral{make_private_key(random)}),
-      frame_(make_frame(channel, Form::kGreeting, public_half(ephemeral_->key.get()))) {
+      ephemeral_(make_private_key(random).release(), EVP_PKEY_free),
+      frame_(make_frame(channel, Form::kGreeting, public_half(ephemeral_.get()))) {
   key.sign(&frame_, {});
 }
-Greeting::~Greeting() = default;
-Greeting::Greeting(Greeting&&) noexcept = default;
-Greeting& Greeting::operator=(Greeting&&) noexcept = default;
 
 std::optional<ChannelKeys> Greeting::accept(const GreetingKey& key, const uint8_t* frame, size_t size) const {
   const auto answer = greeting_of(frame, size, Form::kAnswer);
   if (!answer || read_front(frame).channel != channel_ || !key.is_signed(*answer, view(frame_))) return std::nullopt;
   Secret secret;
-  if (!exchange(ephemeral_->key.get(), public_key_of(*answer), &secret)) return std::nullopt;
+  if (!exchange(ephemeral_.get(), public_key_of(*answer), &secret)) return std::nullopt;
   return derive(key, &secret, public_key_of(frame_), public_key_of(*answer));
 }
 

@@ -12,6 +12,8 @@
 #include "seal/derive.h"
 #include "seal/seal_key.h"
 
+struct evp_pkey_st;
+
 namespace switchml::seal {
 
 /// Writes `size` unpredictable bytes to `out`.
@@ -56,9 +58,6 @@ class Greeting {
  public:
   /// Throws StatusError where OpenSSL has no X25519.
   Greeting(const GreetingKey& key, uint8_t channel, const RandomBytes& random);
-  ~Greeting();
-  Greeting(Greeting&&) noexcept;
-  Greeting& operator=(Greeting&&) noexcept;
 
   const GreetingFrame& frame() const { return frame_; }
   uint8_t channel() const { return channel_; }
@@ -66,9 +65,8 @@ class Greeting {
   std::optional<ChannelKeys> accept(const GreetingKey& key, const uint8_t* frame, size_t size) const;
 
  private:
-  struct Ephemeral;
   uint8_t channel_;
-  std::unique_ptr<Ephemeral> ephemeral_;
+  std::unique_ptr<evp_pkey_st, void (*)(evp_pkey_st*)> ephemeral_;  // OpenSSL's type of a key
   GreetingFrame frame_;
 };
 

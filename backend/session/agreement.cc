@@ -101,6 +101,7 @@ Result<Agreed> agree(const Config& config, const GroupInfo& group, Rendezvous& s
     const Status status = ended ? ended() : Status();
     return status.ok() && watch ? watch->lost() : status;
   });
+  if (watch) opening.exchange.use(watch->bell());
   const auto part = [&](Duration patience) {
     if (watch) watch->meet_no_more();
     opening.exchange.part(patience);

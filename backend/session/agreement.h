@@ -7,7 +7,7 @@
 //   rank 0: the switches' addresses, what  switch                                              place.h
 //     is encrypted, and the key of that
 //     on several hosts without any:
-//   each host's first rank: its aggregator aggregator
+//   each host's first rank: its aggregator aggregator  says under "aggregators" where all are
 //     on one host, with memory to share:
 //   every rank: has it or why not          memory     says under "place" that all have it, or
 //                                                     names a switch after all
@@ -17,7 +17,7 @@
 //     and why it has no memory                        of hosts if all have memory              plan_maker.h
 //   rank 0: session, key, secret, where    plan                                                plan.h
 //     it listens for the others' PeerWatch
-//   every rank: joined with every shard    joined     every rank waits for all                 joined.h
+//   every rank: joined with every shard    joined     says under "met" that all have           joined.h
 //     where "auto" chose the payload without a controller, and a path leaves its host:
 //   every rank: which payload came back    passes     takes the least. Less than the           settle.h
 //   rank 0: which it is                    payload    session's: all leave it, and "plan"
@@ -30,7 +30,8 @@
 //     over cards:
 //   every rank: whether its card reaches   reached    opens sessions without cards where one
 //   rank 0: these sessions, or none        instead    does not; "joined" again
-// A rank that fails in between says so under "gave_up", which every rank that waits for any of these reads.
+// A rank that fails in between says so under "gave_up", which every rank that waits for any of these reads. Rank 0
+// alone reads what all ranks leave: so the keys that are read grow as the number of ranks does.
 // attachment.cc adds: every rank: started, and where messages come in; rank 0: open, with all that, at the end.
 #pragma once
 

@@ -127,7 +127,7 @@ Result<std::vector<Blob>> await_all(StoreExchange& exchange, const Membership& m
   Status started = all.ok() ? await_watch(exchange, membership) : all.status();
   Blob open = started.ok() ? Blob() : Blob::failure(started);
   for (size_t rank = 0; started.ok() && rank < all->size(); ++rank) open.put(std::to_string(rank), all->at(rank));
-  const Status said = exchange.say("open", open);
+  const Status said = exchange.tell_all("open", open);
   if (!started.ok()) return started;
   return said.ok() ? std::move(all) : said;
 }
@@ -137,6 +137,7 @@ Result<std::vector<Blob>> start_together(Membership& membership, Rendezvous& sto
                                          const std::function<Status()>& ended,
                                          const std::function<const Engine&()>& start, const Blob& mine) {
   StoreExchange exchange(store, membership.group());
+  if (watch != nullptr) exchange.use(watch->bell());
   const auto step = [&]() -> Result<std::vector<Blob>> {
     const Engine& engine = start();
     exchange.wait_while([&engine, &ended, &membership, watch] {
@@ -259,6 +260,11 @@ void Attachment::open_messages(const Config& config, Duration spin) {
   options.ranks = membership_.group().size;
   options.key = random_bits();
   options.find_door = [this](int rank) { return door_of(rank); };
+  if (sessions_.front().seals_ranks) {
+    auto owner = std::make_unique<const seal::StreamDoorOwner>(random_seal_key(), random_bytes);
+    door_.set("messages_seal", to_text(owner->door()));
+    options.sealed = std::move(owner);
+  }
   door_.set("messages", to_string(local_endpoint(listener->get())));
   door_.set("messages_key", options.key);
   options.listener = std::move(listener.value());
@@ -271,7 +277,7 @@ void Attachment::open_live_door(const std::string& interface) {
   if (folder.empty()) return;
   auto listener = listen(interface);
   if (!listener.ok()) return;
-  const SipKey key{random_bits(), random_bits()};
+  const SealKey key = random_seal_key();
   const std::string address = to_string(local_endpoint(listener->get()));
   try {
     live_door_ = std::make_unique<LiveDoor>(std::move(listener.value()), key, folder);
@@ -280,10 +286,10 @@ void Attachment::open_live_door(const std::string& interface) {
     return;
   }
   door_.set("live_view", address);
-  door_.set("live_view_key", std::to_string(key.low) + " " + std::to_string(key.high));
+  door_.set("live_view_key", to_hex(key));
 }
 
-/// A line for each rank: its number, address, and the two words of its key.
+/// A line for each rank: its number, address and key.
 void Attachment::show_live_doors() const {
   std::string text;
   for (size_t rank = 0; rank < doors_.size(); ++rank) {
@@ -297,11 +303,14 @@ void Attachment::show_live_doors() const {
 Result<MessageDoor> Attachment::door_of(int rank) const {
   const Blob& said = doors_.at(static_cast<size_t>(rank));
   const auto address = literal_address(said.text("messages"), 0);
+  const auto sealed = seal::parse_stream_door(said.text("messages_seal"));
   MessageDoor door;
-  if (!address.ok() || !said.number("messages_key", UINT64_MAX, &door.key)) {
+  const bool seals = sessions_.front().seals_ranks;
+  if (!address.ok() || !said.number("messages_key", UINT64_MAX, &door.key) || (seals && !sealed.ok())) {
     return Status(Code::kUnavailable, "it takes no connections");
   }
   door.address = address.value();
+  if (seals) door.sealed = sealed.value();
   return door;
 }
 

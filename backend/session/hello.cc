@@ -151,6 +151,7 @@ Result<Roster> read_hellos(const Config& config, const std::vector<Blob>& hellos
   }
   if (Status status = check_hosts(config, roster.hosts); !status.ok()) return status;
   roster.layout = HostLayout::of(roster.hosts);
+  if (Status status = check_limits(config, roster.layout, roster.faults); !status.ok()) return status;
   if (!roster.one_host()) roster.addresses = choose_host_addresses(roster.layout, hellos);
   return roster;
 }

@@ -12,6 +12,40 @@ namespace {
 
 // Each must have chunks of the board in both directions at once, or it waits for itself.
 constexpr int kSlotsPerOwner = 2;
+// Messages name all ranks of a host up to so many, and else the first three and the last one.
+constexpr size_t kMostNamed = 8;
+
+std::string one_of(const std::vector<int>& ranks) {
+  const bool all = ranks.size() <= kMostNamed;
+  std::string text;
+  for (size_t i = 0; i < ranks.size(); ++i) {
+    if (!all && i == 3) text += ", ...";
+    if (!all && i >= 3 && i + 1 < ranks.size()) continue;
+    text += (i == 0 ? "" : i + 1 == ranks.size() ? " or " : ", ") + std::to_string(ranks[i]);
+  }
+  return text;
+}
+
+std::string allowed(int most, const char* what) { return ": allowed are up to " + std::to_string(most) + " " + what; }
+
+/// The setting, or whatever else makes each rank a worker of the switch. Empty: hosts are the workers. A controller
+/// places each rank by itself, what takes a lost switch's place knows ranks alone, and several engine threads a rank
+/// are had where they are asked for.
+std::string why_ranks_are_workers(const Config& config, const HostLayout& layout, bool faults) {
+  if (layout.hosts() == 1 || layout.most() == 1) return "the layout of the hosts";
+  if (config.transport == "udp") return "SWITCHML_TRANSPORT=udp";
+  if (!config.controller.empty()) return "SWITCHML_CONTROLLER";
+  if (config.fallback) return "SWITCHML_ON_SWITCH_FAILURE=fallback";
+  if (config.shards != 1) return "SWITCHML_SHARDS=" + std::to_string(config.shards);
+  if (faults) return "SWITCHML_FAULTS";
+  if (config.precision == Precision::kExact && config.payload_bytes != 0 &&
+      config.payload_bytes < kMinPartialSumPayload) {  // [PART-9]
+    return "SWITCHML_PRECISION=exact with SWITCHML_PAYLOAD=" + std::to_string(config.payload_bytes);
+  }
+  if (config.slots != 0 && config.slots < layout.owners() * kMinSlots)
+    return "SWITCHML_SLOTS=" + std::to_string(config.slots);
+  return "";
+}
 
 }  // namespace
 
@@ -88,25 +122,34 @@ int HostLayout::owners() const { return std::min(least(), shm::shape_for(most())
 
 std::vector<std::string> HostLayout::names() const {
   std::vector<std::string> names;
-  for (const auto& here : ranks_of_) {
-    std::string name;
-    for (size_t i = 0; i < here.size(); ++i) {
-      name += (i == 0 ? "" : i + 1 == here.size() ? " or " : ", ") + std::to_string(here[i]);
-    }
-    names.push_back(here.size() == 1 ? name : name + " (one host)");
-  }
+  for (const auto& here : ranks_of_) names.push_back(one_of(here) + (here.size() == 1 ? "" : " (one host)"));
   return names;
 }
 
-// A controller places each rank by itself, what takes a lost switch's place knows ranks
-// alone, and several engine threads a rank are had where they are asked for.
 bool wants_hosts(const Config& config, const HostLayout& layout, bool faults) {
-  const bool by_themselves =
-      config.transport == "udp" || !config.controller.empty() || config.fallback || config.shards != 1 || faults;
-  const bool is_short = config.precision == Precision::kExact && config.payload_bytes != 0 &&
-                        config.payload_bytes < kMinPartialSumPayload;  // [PART-9]
-  return !by_themselves && !is_short && layout.hosts() > 1 && layout.most() > 1 &&
-         (config.slots == 0 || config.slots >= layout.owners() * kMinSlots);
+  return why_ranks_are_workers(config, layout, faults).empty();
+}
+
+Status check_limits(const Config& config, const HostLayout& layout, bool faults) {
+  const std::string group = "a group of " + std::to_string(layout.ranks()) + " ranks";
+  if (layout.hosts() > kMaxWorkers) {
+    return {Code::kInvalidArgument, group + " on " + std::to_string(layout.hosts()) + " hosts" +
+                                        allowed(kMaxWorkers, "hosts: use fewer, with more ranks each")};
+  }
+  for (int host = 0; host < layout.hosts(); ++host) {
+    const auto here = static_cast<int>(layout.ranks_of(host).size());
+    if (here <= kMaxHostRanks) continue;
+    return {Code::kInvalidArgument, group + " with " + std::to_string(here) + " on the host of rank " +
+                                        std::to_string(layout.ranks_of(host).front()) +
+                                        allowed(kMaxHostRanks, "ranks of a host: use more hosts")};
+  }
+  if (layout.ranks() <= kMaxWorkers) return {};
+  const std::string why = why_ranks_are_workers(config, layout, faults);
+  if (why.empty()) return {};
+  return {Code::kInvalidArgument, group + " that send to the switch by themselves, because of " + why +
+                                      allowed(kMaxWorkers,
+                                              "such ranks: leave that out, so that each host sends as "
+                                              "one, or make smaller groups")};
 }
 
 }  // namespace switchml

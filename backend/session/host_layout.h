@@ -55,4 +55,8 @@ class HostLayout {
 /// injects faults, into a way of its own.
 bool wants_hosts(const Config& config, const HostLayout& layout, bool faults);
 
+/// kInvalidArgument: more ranks or hosts than a group, a host or a switch can have. The message has the number, the
+/// limit, and what to do.
+Status check_limits(const Config& config, const HostLayout& layout, bool faults);
+
 }  // namespace switchml

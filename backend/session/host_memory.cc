@@ -51,7 +51,8 @@ Status HostMemory::share_with(int leader, const shm::BoardShape& shape) {
     Blob blob;
     auto offer = offer_memory(shape, 0, &blob);
     if (!offer.ok()) blob.set("why", offer.status().message());
-    if (Status status = exchange_.say("host", blob); !status.ok()) return status;
+    const Status said = leader == 0 ? exchange_.tell_all("host", blob) : exchange_.say("host", blob);
+    if (!said.ok()) return said;
     if (!offer.ok()) return offer.status();
     offer_ = std::move(offer.value());
     memory_ = offer_.segment;

@@ -48,18 +48,19 @@ Result<Joined> join_all(Opening& opening, const PlanTerms& terms, const Blob& pl
   Status mine = join_sessions(opening, joined, opening.time.stage_end(0.95));
   if (!mine.ok()) mine = opening.exchange.cause_of(mine, opening.time.gather_end() - kTellTime);
   const std::string topic = joined.topic("joined");
-  Status status = opening.say(topic, mine.ok() ? Result<Blob>(Blob()) : Result<Blob>(mine));
-  if (status.ok()) status = opening.hear_all(topic).status();
-  return status.ok() ? Result<Joined>(std::move(joined)) : status;
+  if (Status status = opening.say(topic, mine.ok() ? Result<Blob>(Blob()) : Result<Blob>(mine)); !status.ok())
+    return status;
+  const auto all = opening.by_rank_0(joined.topic("met"), "say that all ranks have joined", [&]() -> Result<Blob> {
+    const auto heard = opening.hear_all(topic);
+    return heard.ok() ? Result<Blob>(Blob()) : heard.status();
+  });
+  return all.ok() ? Result<Joined>(std::move(joined)) : all.status();
 }
 
 Result<Joined> open_and_join(Opening& opening, const PlanTerms& terms, Links links, int number,
                              const std::function<Result<Blob>(Links*)>& make_plan) {
-  const std::string topic = Joined::topic_of("plan", number), names = links.names();
-  if (opening.group.rank == 0) {
-    if (Status status = opening.say(topic, make_plan(&links)); !status.ok()) return status;
-  }
-  const auto plan = opening.hear(topic, "open a session with " + names);
+  const auto plan = opening.by_rank_0(Joined::topic_of("plan", number), "open a session with " + links.names(),
+                                      [&] { return make_plan(&links); });
   return plan.ok() ? join_all(opening, terms, plan.value(), std::move(links), number) : plan.status();
 }
 

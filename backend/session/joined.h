@@ -1,4 +1,4 @@
-// The sessions that a rank has joined while its group opens: the topics "plan" and "joined" of agreement.h.
+// The sessions that a rank has joined while its group opens: the topics "plan", "joined" and "met" of agreement.h.
 #pragma once
 
 #include <functional>

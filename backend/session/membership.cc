@@ -22,12 +22,11 @@ constexpr size_t kMostNews = 255;
 
 void Membership::watch(WatchMeeting meeting, Duration patience, Handlers handlers) {
   handlers_ = std::move(handlers);
-  if (group_.live && meeting.key != 0) group_.live->identify(meeting.key);
+  if (const uint64_t number = meeting.number(); group_.live && number != 0) group_.live->identify(number);
   PeerWatchOptions options;
   options.rank = group_.rank;
   options.size = group_.size;
   options.process = this_process();
-  options.key = meeting.key;
   options.patience = patience;
   options.on_loss = [this](int rank, const std::string& text, bool gone) {
     if (gone) note_gone(rank, text);
@@ -38,9 +37,9 @@ void Membership::watch(WatchMeeting meeting, Duration patience, Handlers handler
   options.rank_0_left = handlers_.rank_0_left;
   const std::lock_guard<std::mutex> lock(watch_mutex_);
   if (meeting.listener.valid()) {
-    watch_ = std::make_unique<PeerWatch>(options, std::move(meeting.listener));
+    watch_ = std::make_unique<PeerWatch>(options, std::move(meeting.listener), std::move(meeting.owner));
   } else if (meeting.address.size != 0) {
-    watch_ = std::make_unique<PeerWatch>(options, meeting.address);
+    watch_ = std::make_unique<PeerWatch>(options, meeting.address, meeting.door);
   }
 }
 

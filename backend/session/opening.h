@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/config.h"
@@ -23,8 +24,16 @@ struct Opening {
     return time.awaiting([&] { return exchange.hear_all(topic, time.gather_end()); });
   }
   /// Leaves what this rank found out, or why it could not.
-  Status say(const std::string& topic, const Result<Blob>& found) {
-    return exchange.say(topic, found.ok() ? found.value() : Blob::failure(found.status()));
+  Status say(const std::string& topic, const Result<Blob>& found) { return exchange.say(topic, blob_of(found)); }
+  static Blob blob_of(const Result<Blob>& found) { return found.ok() ? found.value() : Blob::failure(found.status()); }
+
+  /// Rank 0 leaves what `make` returns, or why there is none, and all hear it. `what` it was to bring.
+  template <typename Make>
+  Result<Blob> by_rank_0(const std::string& topic, const std::string& what, Make&& make) {
+    if (group.rank == 0) {
+      if (Status status = exchange.tell_all(topic, blob_of(std::forward<Make>(make)())); !status.ok()) return status;
+    }
+    return hear(topic, what);
   }
 
   const Config& config;

@@ -3,6 +3,7 @@
 #include <sys/socket.h>
 #include <sys/un.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <thread>
@@ -13,7 +14,6 @@
 #include "socket/address.h"
 #include "socket/close_on_fork.h"
 #include "socket/sockaddr.h"
-#include "store/store_exchange.h"
 #include "transport/tcp_socket.h"
 
 namespace switchml {
@@ -21,8 +21,9 @@ namespace switchml {
 namespace {
 
 constexpr Duration kGreetingTime = seconds(1);  // An opening waits so long where rank 0 does not answer.
-constexpr Duration kGlance = microseconds(200);
+constexpr Duration kGlance = microseconds(100);
 constexpr Duration kLookPause = milliseconds(500);
+constexpr Duration kDeafTime = milliseconds(100);  // A rank that gives up does not ring.
 
 // Where rank 0 listens, as the rank that says `own` reaches it; an error: it does not.
 Result<Endpoint> address_of_rank_0(const Blob& hello, const Blob& own) {
@@ -59,6 +60,10 @@ bool is_over(const std::string& sign) {
   return ::connect(fd.get(), reinterpret_cast<const sockaddr*>(&address), size) != 0 && errno == ECONNREFUSED;
 }
 
+std::shared_ptr<const seal::StreamDoorOwner> make_door() {
+  return std::make_shared<const seal::StreamDoorOwner>(random_seal_key(), random_bytes);
+}
+
 }  // namespace
 
 WatchMeeting WatchMeeting::offer(const Result<Endpoint>& own_address, const std::string& group) {
@@ -69,7 +74,7 @@ WatchMeeting WatchMeeting::offer(const Result<Endpoint>& own_address, const std:
                            << ": the death of a rank will be noticed by timeouts only: " << listener.status().message();
     return meeting;
   }
-  meeting.key = random_bits();
+  meeting.owner = make_door();
   meeting.listener = std::move(listener.value());
   return meeting;
 }
@@ -77,15 +82,24 @@ WatchMeeting WatchMeeting::offer(const Result<Endpoint>& own_address, const std:
 void WatchMeeting::write(Blob* blob) const {
   if (!listener.valid()) return;
   blob->set("watch", to_string(local_endpoint(listener.get())));
-  blob->set("watch_key", key);
+  blob->set("watch_key", to_text(owner->door()));
 }
 
 WatchMeeting WatchMeeting::read(const Blob& blob) {
   WatchMeeting meeting;
   const auto address = literal_address(blob.text("watch"), 0);
-  if (address.ok()) meeting.address = address.value();
-  blob.number("watch_key", UINT64_MAX, &meeting.key);
+  const auto door = seal::parse_stream_door(blob.text("watch_key"));
+  if (!address.ok() || !door.ok()) return meeting;
+  meeting.address = address.value();
+  meeting.door = door.value();
   return meeting;
+}
+
+uint64_t WatchMeeting::number() const {
+  const seal::StreamDoor known = owner ? owner->door() : door;
+  uint64_t number = 0;
+  std::memcpy(&number, known.half.data(), sizeof number);
+  return number;
 }
 
 OpeningWatch::OpeningWatch(const Config& config, const GroupInfo& group, Rendezvous& store)
@@ -95,7 +109,13 @@ OpeningWatch::OpeningWatch(const Config& config, const GroupInfo& group, Rendezv
   options_.process = this_process();
   options_.patience = config.failure_timeout;
   options_.warn_unheard = false;  // the session's own watch does
+  options_.tells_leaves = false;  // rank 0 alone looks for others
   options_.on_loss = [this](int, const std::string& text, bool) { lose(text); };
+  options_.on_news = [this](int, const std::string&) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    rung_ = true;
+    news_.notify_all();
+  };
   options_.on_leave = [this](int rank) {
     const std::lock_guard<std::mutex> lock(mutex_);
     left_.insert(rank);
@@ -132,15 +152,29 @@ Status OpeningWatch::lost() {
   return loss_;
 }
 
+StoreExchange::Bell OpeningWatch::bell() {
+  const auto ring = [this] {
+    if (watch_) watch_->tell("");
+  };
+  return {ring, [this](Duration most, bool until_ring) { rest(most, until_ring); }};
+}
+
+void OpeningWatch::rest(Duration most, bool until_ring) {
+  const bool hears = until_ring && watch_ && watch_->connected() == 1;
+  std::unique_lock<std::mutex> lock(mutex_);
+  news_.wait_for(lock, hears ? std::max(most, kDeafTime) : most, [this] { return rung_ || !loss_.ok(); });
+  rung_ = false;
+}
+
 // Which hosts the others are on is not known yet. A group can do without.
 void OpeningWatch::listen(Blob* hello) {
   const auto at = config_.interface.empty() ? any_endpoint(AF_INET) : announced_address(config_.interface);
   auto listener = at.ok() ? listen_tcp(at.value()) : Result<Fd>(at.status());
   if (!listener.ok()) return;
-  options_.key = random_bits();
+  auto door = make_door();
   hello->set("watch", to_string(local_endpoint(listener->get())));
-  hello->set("watch_key", options_.key);
-  watch_ = std::make_unique<PeerWatch>(options_, std::move(listener.value()));
+  hello->set("watch_key", to_text(door->door()));
+  watch_ = std::make_unique<PeerWatch>(options_, std::move(listener.value()), std::move(door));
 }
 
 void OpeningWatch::meet_rank_0() {
@@ -148,12 +182,17 @@ void OpeningWatch::meet_rank_0() {
   if (!text.ok()) return;
   meets_ = false;
   const auto hello = Blob::parse(text.value());
-  if (!hello.ok() || !hello->number("watch_key", UINT64_MAX, &options_.key)) return;
+  if (!hello.ok()) return;
+  const auto door = seal::parse_stream_door(hello->text("watch_key"));
+  if (!door.ok()) return;
   const auto address = address_of_rank_0(hello.value(), own_);
   if (!address.ok()) return;
-  watch_ = std::make_unique<PeerWatch>(options_, address.value());
-  const Time end = monotonic_now() + kGreetingTime;
-  while (watch_->connected() == 0 && !watch_->is_over() && monotonic_now() < end) std::this_thread::sleep_for(kGlance);
+  watch_ = std::make_unique<PeerWatch>(options_, address.value(), door.value());
+  const Time begin = monotonic_now();
+  for (Time now = begin; watch_->connected() == 0 && !watch_->is_over() && now < begin + kGreetingTime;
+       now = monotonic_now()) {
+    std::this_thread::sleep_for(std::max<Duration>(kGlance, (now - begin) / 8));
+  }
 }
 
 // Only a connection says something of other hosts: a firewall may refuse one in their name.
@@ -185,6 +224,7 @@ bool OpeningWatch::has_left(int rank) {
 void OpeningWatch::lose(const std::string& text) {
   const std::lock_guard<std::mutex> lock(mutex_);
   if (loss_.ok()) loss_ = Status(Code::kUnavailable, text);
+  news_.notify_all();
 }
 
 }  // namespace switchml

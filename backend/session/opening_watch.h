@@ -3,6 +3,7 @@
 // there is no connection: on rank 0's host the kernel says so.
 #pragma once
 
+#include <condition_variable>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -14,21 +15,25 @@
 #include "socket/fd.h"
 #include "store/blob.h"
 #include "store/rendezvous.h"
+#include "store/store_exchange.h"
 #include "watch/peer_watch.h"
 
 namespace switchml {
 
 /// How the watches of a session find each other.
 struct WatchMeeting {
-  Fd listener;       // Rank 0's, where it can listen.
-  Endpoint address;  // Of that listener, on the other ranks; size 0: there is none.
-  uint64_t key = 0;
+  Fd listener;                                         // Rank 0's, where it can listen.
+  std::shared_ptr<const seal::StreamDoorOwner> owner;  // Of the listener's door; else null.
+  Endpoint address;                                    // Of that listener, on the other ranks; size 0: there is none.
+  seal::StreamDoor door;
 
   /// Rank 0 listens at its host's address. A group can do without.
   static WatchMeeting offer(const Result<Endpoint>& own_address, const std::string& group);
   /// Tells the other ranks.
   void write(Blob* blob) const;
   static WatchMeeting read(const Blob& blob);
+  /// Is the same on all ranks, and on those of no other group; 0: there is no listener.
+  uint64_t number() const;
 };
 
 class OpeningWatch {
@@ -44,10 +49,13 @@ class OpeningWatch {
   void begin(Blob* hello);
   /// "rank 2 (host a, process 4711) is gone: ..."; ok: none is, as far as is known. Both throw StatusError.
   Status lost();
+  /// Rings where this rank is connected with rank 0. A rest ends when a rank is lost, too.
+  StoreExchange::Bell bell();
   /// From now on lost() makes no connection, and so does not throw.
   void meet_no_more() { meets_ = false; }
 
  private:
+  void rest(Duration most, bool until_ring);
   void listen(Blob* hello);
   void meet_rank_0();
   void look_for(int rank);
@@ -67,9 +75,11 @@ class OpeningWatch {
     std::string sign, process;
   };
   std::map<int, Neighbour> neighbours_;  // Key: rank. An empty sign: it is on another host.
-  std::mutex mutex_;                     // guards the next two
+  std::mutex mutex_;                     // guards the next three
+  bool rung_ = false;
   Status loss_;
   std::set<int> left_;                // Ranks that have said farewell.
+  std::condition_variable news_;      // rung_ or loss_ has changed
   std::unique_ptr<PeerWatch> watch_;  // stops first
 };
 

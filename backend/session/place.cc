@@ -29,11 +29,8 @@ class PlaceAgreement {
   }
 
   Result<Place> run() {
-    if (is_rank_0()) {
-      if (Status status = opening_.say("switch", provide_place()); !status.ok()) return status;
-    }
     const Time begin = monotonic_now();
-    auto blob = opening_.hear("switch", "find a switch");
+    auto blob = opening_.by_rank_0("switch", "find a switch", [this] { return provide_place(); });
     const Time now = monotonic_now();
     if (!blob.ok() && now >= opening_.time.deadline())
       return opening_.exchange.who_is_missing("hello", now - begin, blob.status());
@@ -200,10 +197,8 @@ class PlaceAgreement {
   Status share_memory(const Blob& offered) {
     if (Status status = opening_.time.awaiting([&] { return place_.host_memory->fetch(offered); }); !status.ok())
       return status;
-    if (opening_.group.rank == 0) {
-      if (Status status = opening_.say("place", conclude_memory()); !status.ok()) return status;
-    }
-    auto place = opening_.hear("place", "say whether all ranks share memory");
+    auto place =
+        opening_.by_rank_0("place", "say whether all ranks share memory", [this] { return conclude_memory(); });
     if (!place.ok()) return place.status();
     auto memory = place_.host_memory->take();
     if (!place->text("switches").empty()) return read_switch(place.value());
@@ -302,10 +297,16 @@ class PlaceAgreement {
     if (layout->leader_of(opening_.group.rank) == opening_.group.rank) {
       if (Status said = opening_.say("aggregator", aggregator()); !said.ok()) return said;
     }
-    for (int host = 0; host < layout->hosts(); ++host) {
-      if (Status status = hear_of_aggregator(layout->ranks_of(host).front()); !status.ok()) return status;
-      place_.switches.back().host = host;
+    const auto all = opening_.by_rank_0("aggregators", "say where each host adds a part",
+                                        [&] { return aggregators(layout->leaders()); });
+    if (!all.ok()) return all.status();
+    if (Status status = read_switch(all.value()); !status.ok()) return status;
+    if (static_cast<int>(place_.switches.size()) != layout->hosts()) {
+      return {Code::kMismatch,
+              "rank 0 announced other aggregators than those of the hosts: install the same switchml "
+              "on all ranks"};
     }
+    for (size_t host = 0; host < place_.switches.size(); ++host) place_.switches[host].host = static_cast<int>(host);
     return {};
   }
 
@@ -320,12 +321,18 @@ class PlaceAgreement {
     return blob;
   }
 
-  Status hear_of_aggregator(int rank) {
-    const auto said = opening_.time.awaiting([&] {
-      return opening_.exchange.hear("aggregator", rank, "add a part for its host", opening_.time.deadline());
-    });
-    if (!said.ok()) return said.status();
-    return take_place(read_switch_address(said.value()));
+  Result<Blob> aggregators(const std::vector<int>& leaders) {
+    Blob all;
+    all.set("switches", leaders.size());
+    for (size_t host = 0; host < leaders.size(); ++host) {
+      const auto said = opening_.time.awaiting([&] {
+        return opening_.exchange.hear("aggregator", leaders[host], "add a part for its host",
+                                      opening_.time.gather_end());
+      });
+      if (!said.ok()) return said.status();
+      all.put("switch/" + std::to_string(host), said.value());
+    }
+    return all;
   }
 
   Opening& opening_;

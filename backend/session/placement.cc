@@ -43,7 +43,7 @@ MachineRanks read_machine_ranks(const std::string& text) {
   for (std::string word; std::getline(words, word, '/');) {
     numbers.push_back(parse_integer(word, 0, kMaxProcessors).value_or(-1));
   }
-  const bool sane = numbers.size() == 4 && numbers[1] <= kMaxWorkers && numbers[0] >= 0 && numbers[0] < numbers[1] &&
+  const bool sane = numbers.size() == 4 && numbers[1] <= kMaxRanks && numbers[0] >= 0 && numbers[0] < numbers[1] &&
                     numbers[2] >= 0 && (numbers[3] == 0 || numbers[3] == 1);
   if (!sane) return {};
   return {static_cast<int>(numbers[0]), static_cast<int>(numbers[1]), static_cast<int>(numbers[2]), numbers[3] == 1};

@@ -27,7 +27,7 @@ Result<Blob> PlanMaker::first(Links* links) {
   if (!paths.ok()) return paths.status();
   const auto summary = summarize_paths(paths.value());
   if (!summary.ok()) return summary.status();
-  of_hosts_ = hosts_have_memory(paths.value());
+  if (Status status = choose_workers(paths.value()); !status.ok()) return status;
   if (!summary->tcp_alone.empty()) return by_tcp_alone(summary->tcp_alone, links);
   const bool chooses = config().payload_bytes == 0;
   const size_t payload = chooses ? auto_payload(summary->frame_bytes) : config().payload_bytes;
@@ -61,14 +61,20 @@ Blob PlanMaker::another(const Links& links, size_t payload, int slots, Carrier o
   return plan;
 }
 
-// False: ranks, not hosts, are the workers.
-bool PlanMaker::hosts_have_memory(const std::vector<Blob>& paths) const {
-  if (place_.hosts.ranks() == 0) return false;
+// Hosts, where their ranks share memory; else ranks.
+Status PlanMaker::choose_workers(const std::vector<Blob>& paths) {
+  if (place_.hosts.ranks() == 0) return {};
   const std::string why = HostMemory::first_without(paths);
-  if (why.empty()) return true;
-  SWITCHML_LOG(kWarning) << group() << ": ranks of one host cannot share memory (" << why
-                         << "); each sends to the switch by itself, which is slower";
-  return false;
+  of_hosts_ = why.empty();
+  if (of_hosts_) return {};
+  const std::string cause = "ranks of one host cannot share memory (" + why + ")";
+  if (opening_.group.size > kMaxWorkers) {
+    return {Code::kUnavailable, cause + ", and " + std::to_string(opening_.group.size) +
+                                    " that send to the switch by themselves are too many: allowed are up to " +
+                                    std::to_string(kMaxWorkers) + "; let them share memory, or make smaller groups"};
+  }
+  SWITCHML_LOG(kWarning) << group() << ": " << cause << "; each sends to the switch by itself, which is slower";
+  return {};
 }
 
 void PlanMaker::warn_of_small_packets(size_t payload) const {

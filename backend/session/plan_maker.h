@@ -30,7 +30,7 @@ class PlanMaker {
   using Grants = std::vector<wire::OpenReply>;
   const Config& config() const { return opening_.config; }
   const std::string& group() const { return opening_.group.name; }
-  bool hosts_have_memory(const std::vector<Blob>& paths) const;
+  Status choose_workers(const std::vector<Blob>& paths);
   void warn_of_small_packets(size_t payload) const;
   void offer_carriers(const Grants& granted, bool leaves_host, Blob* plan) const;
   Result<Blob> by_tcp_alone(const std::string& path, Links* links);

@@ -14,10 +14,10 @@ namespace {
 constexpr Duration kHostPatience = seconds(24 * 3600);
 
 Status check_group(const GroupInfo& group) {
-  if (group.size < 1 || group.size > kMaxWorkers || group.rank < 0 || group.rank >= group.size) {
+  if (group.size < 1 || group.size > kMaxRanks || group.rank < 0 || group.rank >= group.size) {
     return {Code::kInvalidArgument, "rank " + std::to_string(group.rank) + " of a group of " +
-                                        std::to_string(group.size) + ": a group has 1 to " +
-                                        std::to_string(kMaxWorkers) + " ranks, counted from 0"};
+                                        std::to_string(group.size) + ": a group has 1 to " + std::to_string(kMaxRanks) +
+                                        " ranks, counted from 0"};
   }
   return {};
 }
@@ -30,12 +30,17 @@ class ExactStore : public Rendezvous {
   Result<std::string> get(const std::string& key, Time deadline) override {
     return store_.get(prefixed(key), deadline);
   }
-  Result<std::string> get_while(const std::string& key, Time deadline, const std::function<Status()>& ended) override {
-    return store_.get_while(prefixed(key), deadline, ended);
+  Result<bool> has_all(const std::vector<std::string>& keys) override { return store_.has_all(prefixed(keys)); }
+  Result<std::vector<std::string>> get_all(const std::vector<std::string>& keys) override {
+    return store_.get_all(prefixed(keys));
   }
 
  private:
   static std::string prefixed(const std::string& key) { return "exact/" + key; }
+  static std::vector<std::string> prefixed(std::vector<std::string> keys) {
+    for (std::string& key : keys) key = prefixed(key);
+    return keys;
+  }
   Rendezvous& store_;
 };
 

@@ -52,10 +52,7 @@ Result<Joined> settle_cards(Opening& opening, const PlanTerms& terms, PlanMaker&
     return Status(Code::kUnavailable, "RDMA does not work (" + why + "), and " + names +
                                           " had no room for another session: SWITCHML_TRANSPORT=udp does not try it");
   };
-  if (opening.group.rank == 0) {
-    if (Status status = opening.say(topic, plan_instead()); !status.ok()) return status;
-  }
-  const auto instead = opening.hear(topic, "say whether cards reach " + names);
+  const auto instead = opening.by_rank_0(topic, "say whether cards reach " + names, plan_instead);
   if (instead.ok() && instead->text("more") != "1") return joined;
   joined.leave();
   if (!instead.ok()) return instead.status();

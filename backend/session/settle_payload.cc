@@ -30,10 +30,8 @@ Result<Blob> least_of_all(Opening& opening, const Joined& joined, const std::str
 Result<size_t> compare_paths(Opening& opening, const Joined& joined) {
   const std::string passes = joined.topic("passes"), payload = joined.topic("payload");
   if (Status status = opening.say(passes, checked_path(opening, joined)); !status.ok()) return status;
-  if (opening.group.rank == 0) {
-    if (Status status = opening.say(payload, least_of_all(opening, joined, passes)); !status.ok()) return status;
-  }
-  const auto said = opening.hear(payload, "say which payload passes on all paths");  // [PATH-9]
+  const auto said = opening.by_rank_0(payload, "say which payload passes on all paths",  // [PATH-9]
+                                      [&] { return least_of_all(opening, joined, passes); });
   return said.ok() ? read_payload(said.value()) : said.status();
 }
 

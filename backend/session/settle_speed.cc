@@ -112,10 +112,7 @@ Result<Joined> settle_speed(Opening& opening, const PlanTerms& terms, PlanMaker&
     choice = choose_by_speed(needs, known);
     return better_plan(opening, maker, joined, needs, choice.exchange);
   };
-  if (opening.group.rank == 0) {
-    if (Status status = opening.say(slots, choose()); !status.ok()) return status;
-  }
-  const auto better = opening.hear(slots, "say how many slots the paths take");
+  const auto better = opening.by_rank_0(slots, "say how many slots the paths take", choose);
   if (better.ok() && better->text("more") != "1") return joined;
   const SessionParameters before = joined.session();
   joined.leave();

@@ -106,7 +106,7 @@ size_t BoardShape::bytes() const {
 size_t Board::bytes(const BoardShape& shape) { return Layout(shape).end; }
 
 Board::Board(const BoardShape& shape, uint8_t* memory, const Board* beside) : shape_(shape) {
-  SWITCHML_ASSERT(shape.ranks >= 1 && shape.ranks <= kMaxWorkers && shape.slots >= 1 && shape.slots <= kMaxSlots);
+  SWITCHML_ASSERT(shape.ranks >= 1 && shape.ranks <= kMaxHostRanks && shape.slots >= 1 && shape.slots <= kMaxSlots);
   SWITCHML_ASSERT(shape.chunk_bytes % kLine == 0 && reinterpret_cast<uintptr_t>(memory) % kLine == 0);
   const Layout at(shape);
   SWITCHML_ASSERT(shape.owners >= 0 && shape.owners <= shape.ranks);
@@ -211,8 +211,8 @@ ElementRange Board::part_of(int rank, const ChunkCall& call) const {
 void Board::make_part(int rank, uint64_t seq, const uint8_t* own_input, uint8_t* own_result, Stores stores) const {
   const ChunkCall& call = call_of(rank, seq);
   const auto [begin, count] = part_of(rank, call);
-  std::array<const uint8_t*, kMaxWorkers> inputs;
-  std::array<Target, kMaxWorkers + 1> targets;
+  std::array<const uint8_t*, kMaxHostRanks> inputs;
+  std::array<Target, kMaxHostRanks + 1> targets;
   size_t results = 0;
   bool by_board = false;
   for (int other = 0; other < shape_.ranks; ++other) {

@@ -35,7 +35,7 @@ namespace switchml::shm {
 
 /// The shape of a board: the same in all processes.
 struct BoardShape {
-  int ranks = 0;           // 1 ... kMaxWorkers
+  int ranks = 0;           // 1 ... kMaxHostRanks
   int slots = 0;           // 1 ... kMaxSlots
   size_t chunk_bytes = 0;  // a multiple of 64
   int owners = 0;          // 0: the ranks reduce chunks; else rank seq % owners hands it to a switch; at most `ranks`
@@ -53,7 +53,7 @@ struct BoardShape {
 /// What a board takes at most, whatever the number of ranks; and the short one behind it.
 inline constexpr size_t kMaxBoardBytes = 16 << 20;
 inline constexpr size_t kMaxShortBoardBytes = 2 << 20;
-/// The shape for so many ranks, 1 ... kMaxWorkers, with a short board behind it.
+/// The shape for so many ranks, 1 ... kMaxHostRanks, with a short board behind it.
 BoardShape shape_for(int ranks);
 /// The shape for `ranks` of a host, where the fullest host of the group has `most` and each has so many owners.
 BoardShape shape_on_host(int ranks, int most, int owners);

@@ -13,9 +13,9 @@ namespace switchml::shm {
 
 namespace {
 constexpr size_t kBoxLine = 64;
-constexpr int kWordBits = 64;
-constexpr size_t kWords = kMaxWorkers / kWordBits;
-static_assert(kMaxWorkers % kWordBits == 0);
+constexpr size_t kWordBits = RankSet::kWordBits;
+constexpr size_t kWords = kMaxHostRanks / kWordBits;
+static_assert(kMaxHostRanks % kWordBits == 0);
 }  // namespace
 
 size_t mail_begin(const BoardShape& shape) { return in_pages(shape.bytes()); }
@@ -50,7 +50,7 @@ size_t Mail::boxes_bytes(int ranks) { return static_cast<size_t>(ranks) * sizeof
 
 Mail::Mail(int ranks, uint8_t* memory)
     : ranks_(ranks), boxes_(reinterpret_cast<Box*>(memory)), rings_(memory + boxes_bytes(ranks)) {
-  SWITCHML_ASSERT(ranks >= 1 && ranks <= kMaxWorkers && reinterpret_cast<uintptr_t>(memory) % kBoxLine == 0);
+  SWITCHML_ASSERT(ranks >= 1 && ranks <= kMaxHostRanks && reinterpret_cast<uintptr_t>(memory) % kBoxLine == 0);
 }
 
 Ring Mail::ring(int from, int to) const {
@@ -76,10 +76,9 @@ bool Mail::any_signal(int rank) const {
 
 RankSet Mail::take_signals(int rank) const {
   RankSet all;
-  for (size_t word = kWords; word-- > 0;) {
+  for (size_t word = 0; word < kWords; ++word) {
     std::atomic<uint64_t>& signals = boxes_[rank].signals[word];
-    all <<= kWordBits;
-    if (signals.load(std::memory_order_relaxed) != 0) all |= signals.exchange(0, std::memory_order_acq_rel);
+    if (signals.load(std::memory_order_relaxed) != 0) all.add(word, signals.exchange(0, std::memory_order_acq_rel));
   }
   return all;
 }

@@ -40,7 +40,7 @@ void reduce_chunk(const ElementReduction& reduction, const uint8_t* const* input
                   const Target* targets, size_t count) {
   if (count == 0 || first == end) return;
   const size_t size = element_bytes(reduction.type);
-  std::array<const uint8_t*, kMaxWorkers> parts;
+  std::array<const uint8_t*, kMaxHostRanks> parts;
   const auto reduce_to = [&](size_t n, uint8_t* to) {
     for (int rank = 0; rank < ranks; ++rank) parts[static_cast<size_t>(rank)] = inputs[rank] + first * size;
     reduce(reduction, parts.data(), ranks, n, to);

@@ -221,7 +221,7 @@ void TensorChunks::make_own(const ChunkedCall& call, ElementRange chunk, uint64_
   }
   const ChunkCall& said = board_.call_of(rank_, seq);
   if (said.begin == said.end) return;
-  std::array<const uint8_t*, kMaxWorkers> inputs;
+  std::array<const uint8_t*, kMaxHostRanks> inputs;
   for (int rank = 0; rank < board_.shape().ranks; ++rank) {
     inputs[static_cast<size_t>(rank)] = board_.elements_of(rank, seq);
   }

@@ -1,17 +1,21 @@
 #include "store/rendezvous.h"
 
-#include <algorithm>
-
 namespace switchml {
 
-Result<std::string> Rendezvous::get_while(const std::string& key, Time deadline, const std::function<Status()>& ended) {
-  constexpr Duration kSlice = milliseconds(50);
-  for (;;) {
-    const Time now = monotonic_now();
-    auto value = get(key, std::min(deadline, now + kSlice));
-    if (value.ok() || value.status().code() != Code::kTimeout || now + kSlice >= deadline) return value;
-    if (Status status = ended(); !status.ok()) return status;
+Result<bool> Rendezvous::has_all(const std::vector<std::string>& keys) {
+  const auto values = get_all(keys);
+  if (values.ok()) return true;
+  return values.status().code() == Code::kTimeout ? Result<bool>(false) : values.status();
+}
+
+Result<std::vector<std::string>> Rendezvous::get_all(const std::vector<std::string>& keys) {
+  std::vector<std::string> values;
+  for (const std::string& key : keys) {
+    auto value = get(key, monotonic_now());
+    if (!value.ok()) return value.status();
+    values.push_back(std::move(value.value()));
   }
+  return values;
 }
 
 }  // namespace switchml

@@ -1,9 +1,10 @@
 // What a group has before its ranks can speak to each other: their numbers, and a store that all of them see.
 #pragma once
 
-#include <functional>
+#include <algorithm>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "base/clock.h"
 #include "base/status.h"
@@ -18,9 +19,17 @@ class Rendezvous {
   virtual Status set(const std::string& key, const std::string& value) = 0;
   /// Waits until the key exists or `deadline` passes (kTimeout).
   virtual Result<std::string> get(const std::string& key, Time deadline) = 0;
-  /// The same, while `ended`, which is asked a few times a second, is ok: its error ends the wait.
-  virtual Result<std::string> get_while(const std::string& key, Time deadline, const std::function<Status()>& ended);
+  /// Whether all of these keys exist now.
+  virtual Result<bool> has_all(const std::vector<std::string>& keys);
+  /// Their values, in their order; kTimeout: one does not exist now.
+  virtual Result<std::vector<std::string>> get_all(const std::vector<std::string>& keys);
 };
+
+/// Between looks for a key: at first, and at most. A rank may be awaited for as long as the group's timeout says.
+inline constexpr Duration kShortestPause = microseconds(200);
+inline Duration longest_pause(Duration waited) {
+  return std::clamp<Duration>(waited / 100, milliseconds(10), milliseconds(200));
+}
 
 class LiveGroup;  // live/live_page.h
 

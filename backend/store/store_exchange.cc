@@ -6,6 +6,8 @@
 #include <numeric>
 #include <thread>
 
+#include "base/interruption.h"
+
 namespace switchml {
 
 namespace {
@@ -31,39 +33,54 @@ Status StoreExchange::say(const std::string& topic, const Blob& blob) {
   return cause_of({Code::kUnavailable, "the store of " + group_.name + " cannot be written: " + status.message()});
 }
 
+Status StoreExchange::tell_all(const std::string& topic, const Blob& blob) {
+  Status status = say(topic, blob);
+  if (status.ok() && bell_.ring) bell_.ring();
+  return status;
+}
+
 Result<std::vector<Blob>> StoreExchange::hear_all(const std::string& topic, Time deadline) {
   const Time begin = monotonic_now();
   std::vector<Blob> blobs;
-  std::vector<int> missing;
-  for (int rank = 0; rank < group_.size; ++rank) {
-    // After the deadline the others are asked once more, only to name all that did not come.
-    const Time until = missing.empty() ? deadline : monotonic_now();
-    auto text = read(topic, rank, until);
-    if (!text.ok()) {
-      if (text.status().code() != Code::kTimeout) return text.status();
-      missing.push_back(rank);
-      continue;
+  // As many as are there together are read at once, and the first that is not is awaited.
+  for (int rank = 0, together = group_.size; rank < group_.size;) {
+    const int count = std::min(together, group_.size - rank);
+    std::vector<std::string> texts;
+    const Status status = read_some(topic, rank, count, deadline, &texts);
+    if (status.code() == Code::kTimeout) return who_is_missing(topic, monotonic_now() - begin, status);
+    if (!status.ok()) return status;
+    for (const std::string& text : texts) {
+      auto blob = Blob::parse(text);
+      if (!blob.ok()) return blob.status();
+      if (const Status error = blob->carried(); !error.ok()) {
+        known_ = true;
+        return Status(error.code(), "rank " + std::to_string(rank) + ": " + error.message());
+      }
+      blobs.push_back(std::move(blob.value()));
+      ++rank;
     }
-    auto blob = Blob::parse(text.value());
-    if (!blob.ok()) return blob.status();
-    if (const Status error = blob->carried(); !error.ok()) {
-      known_ = true;
-      return Status(error.code(), "rank " + std::to_string(rank) + ": " + error.message());
-    }
-    blobs.push_back(std::move(blob.value()));
+    together = texts.empty() ? 1 : 2 * count;
   }
-  if (!missing.empty()) return Status(Code::kTimeout, missing_message(missing, monotonic_now() - begin));
   return blobs;
 }
 
 Status StoreExchange::who_is_missing(const std::string& topic, Duration waited, const Status& otherwise) {
   std::vector<int> missing;
-  for (int rank = 0; rank < group_.size; ++rank) {
-    const auto text = read(topic, rank, monotonic_now());
-    if (!text.ok() && text.status().code() != Code::kTimeout) return text.status();
-    if (!text.ok()) missing.push_back(rank);
-  }
+  if (Status status = note_missing(topic, 0, group_.size, &missing); !status.ok()) return status;
   return missing.empty() ? otherwise : Status(Code::kTimeout, missing_message(missing, waited));
+}
+
+// By halves: few are missing, as a rule.
+Status StoreExchange::note_missing(const std::string& topic, int first, int count, std::vector<int>* missing) {
+  const auto there = store_.has_all(keys_of(topic, first, count));
+  if (!there.ok()) return unreadable(there.status());
+  if (there.value()) return {};
+  if (count == 1) {
+    missing->push_back(first);
+    return {};
+  }
+  const Status status = note_missing(topic, first, count / 2, missing);
+  return status.ok() ? note_missing(topic, first + count / 2, count - count / 2, missing) : status;
 }
 
 Result<Blob> StoreExchange::hear(const std::string& topic, int rank, const std::string& what, Time deadline) {
@@ -125,12 +142,53 @@ Status StoreExchange::ended() {
   return failed_ ? failed_() : Status();
 }
 
+// Looks again and again: a store's own wait would hold its connection against other users of the group, and cannot be
+// told that a rank has given up.
 Result<std::string> StoreExchange::read(const std::string& topic, int rank, Time deadline) {
-  Status end;
-  auto text = store_.get_while(rank_key(topic, rank), deadline, [&] { return end = ended(); });
-  if (!end.ok()) return end;
-  if (text.ok() || text.status().code() == Code::kTimeout) return text;
-  return cause_of({Code::kUnavailable, "the store of " + group_.name + " cannot be read: " + text.status().message()});
+  const std::string key = rank_key(topic, rank);
+  const bool gathers = group_.rank == 0;  // It alone looks so often.
+  const Time begin = monotonic_now();
+  Duration pause = kShortestPause;
+  for (bool first = true;; first = false) {
+    auto text = store_.get(key, Time());
+    if (text.ok()) return text;
+    if (text.status().code() != Code::kTimeout) return unreadable(text.status());
+    const Time now = monotonic_now();
+    if (now >= deadline) return text;
+    check_interruption();
+    if (!first || (failed_ && !failed_().ok())) {
+      if (Status end = ended(); !end.ok()) return end;
+    }
+    rest(std::min<Duration>(pause, deadline - now), rank == 0);
+    pause = std::min<Duration>(pause * 2, longest_pause(now - begin) / (gathers ? 5 : 1));
+  }
+}
+
+void StoreExchange::rest(Duration most, bool until_ring) const {
+  bell_.rest ? bell_.rest(most, until_ring) : std::this_thread::sleep_for(most);
+}
+
+// Nothing of several ranks where not all have said it; one is awaited.
+Status StoreExchange::read_some(const std::string& topic, int first, int count, Time deadline,
+                                std::vector<std::string>* texts) {
+  if (count == 1) {
+    auto text = read(topic, first, deadline);
+    if (text.ok()) texts->push_back(std::move(text.value()));
+    return text.status();
+  }
+  auto found = store_.get_all(keys_of(topic, first, count));
+  if (found.ok()) *texts = std::move(found.value());
+  return found.ok() || found.status().code() == Code::kTimeout ? Status() : unreadable(found.status());
+}
+
+std::vector<std::string> StoreExchange::keys_of(const std::string& topic, int first, int count) {
+  std::vector<std::string> keys;
+  for (int rank = first; rank < first + count; ++rank) keys.push_back(rank_key(topic, rank));
+  return keys;
+}
+
+Status StoreExchange::unreadable(const Status& why) {
+  return cause_of({Code::kUnavailable, "the store of " + group_.name + " cannot be read: " + why.message()});
 }
 
 Status StoreExchange::cause_of(const Status& why, Time latest) {

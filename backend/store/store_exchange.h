@@ -26,6 +26,8 @@ class StoreExchange {
 
   /// Leaves this rank's blob.
   Status say(const std::string& topic, const Blob& blob);
+  /// The same on rank 0, where all wait for this word.
+  Status tell_all(const std::string& topic, const Blob& blob);
   /// All ranks' blobs in their order. A blob that carries an error ends it with "rank N: ..."; ranks that
   /// have left none by the deadline are named, all of them.
   Result<std::vector<Blob>> hear_all(const std::string& topic, Time deadline);
@@ -44,6 +46,14 @@ class StoreExchange {
   void part(Duration patience);
   /// An error of `failed` ends this rank's waits.
   void wait_while(std::function<Status()> failed) { failed_ = std::move(failed); }
+  /// How ranks that wait for rank 0 hear of its words without looking again and again.
+  struct Bell {
+    /// Rank 0: all are to look.
+    std::function<void()> ring;
+    /// Sleeps so long, and longer where rank 0 is to ring (`until_ring`), but no longer than until it does.
+    std::function<void(Duration most, bool until_ring)> rest;
+  };
+  void use(Bell bell) { bell_ = std::move(bell); }
   /// Why waiting is of no use any more, for a wait for something else than others' words; else ok.
   Status ended();
   /// Why it is, where that is known within a second: a dead rank may have had the store, and other ranks may have left
@@ -52,11 +62,17 @@ class StoreExchange {
 
  private:
   Result<std::string> read(const std::string& topic, int rank, Time deadline);
+  Status read_some(const std::string& topic, int first, int count, Time deadline, std::vector<std::string>* texts);
+  static std::vector<std::string> keys_of(const std::string& topic, int first, int count);
+  Status note_missing(const std::string& topic, int first, int count, std::vector<int>* missing);
+  void rest(Duration most, bool until_ring) const;
+  Status unreadable(const Status& why);
   std::string missing_message(const std::vector<int>& ranks, Duration waited) const;
 
   Rendezvous& store_;
   const GroupInfo& group_;
   std::function<Status()> failed_;
+  Bell bell_;
   bool known_ = false;  // The others know why this rank fails.
 };
 

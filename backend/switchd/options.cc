@@ -2,6 +2,7 @@
 
 #include "base/command_line.h"
 #include "base/limits.h"
+#include "base/secret.h"
 
 namespace switchml {
 
@@ -45,6 +46,9 @@ std::vector<Option> table(CommandLine* line) {
   softswitch::SwitchOptions& limits = line->server.softswitch;
   return {
       {"listen", value::word("ADDRESS:PORT", &line->listen), "where to listen; port 0 takes a free one"},
+      {"key-file", value::word("FILE", &line->key_file),
+       "seal all packets, encrypted and authenticated, with a key: 64 hexadecimal digits in a file that only its owner "
+       "may read. Workers name theirs in SWITCHML_SWITCH_KEY_FILE"},
       {"rdma", rdma(&line->server),
        "the card by which workers may come; auto: one that has the address it listens on, if there is one"},
       {"rdma-traffic-class", value::whole(0, kMostTrafficClass, &line->server.card_port.traffic_class),
@@ -77,6 +81,17 @@ std::vector<Option> table(CommandLine* line) {
   };
 }
 
+Status read_key(CommandLine* line) {
+  if (line->key_file.empty()) return {};
+  const std::string what = "--key-file=\"" + line->key_file + "\"";
+  const auto digits = read_private_secret(line->key_file, what);
+  if (!digits.ok()) return digits.status();
+  const auto key = parse_seal_key(digits.value());
+  if (!key.ok()) return {Code::kInvalidArgument, what + ": " + key.status().message()};
+  line->server.seal = key.value();
+  return {};
+}
+
 Status check_agent(const AgentOptions& agent, bool insecure) {
   const bool extras = !agent.token.empty() || insecure || !agent.certificate.empty() || !agent.key.empty();
   if (agent.listen.empty()) {
@@ -107,6 +122,7 @@ Result<CommandLine> parse_command_line(int argc, char* const* argv) {
     return Status(Code::kInvalidArgument,
                   "--rdma and --agent exclude each other: a controller's workers come to a switch in software by UDP");
   }
+  if (Status status = read_key(&line); !status.ok()) return status;
   softswitch::SwitchOptions& limits = line.server.softswitch;
   if (limits.client_memory_bytes == 0) limits.client_memory_bytes = limits.slot_memory_bytes / 2;
   return line;

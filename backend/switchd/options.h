@@ -15,6 +15,7 @@ struct CommandLine {
   bool help = false;                     // Print help_text() and exit.
   bool version = false;                  // Print the version and exit.
   std::string listen = "0.0.0.0:48879";  // The caller resolves it into server.listen; the port may be left out.
+  std::string key_file;                  // Its key becomes server.seal; empty: nothing is sealed.
   ServerOptions server;
   AgentOptions agent;              // If `listen` is empty: no agent, the switch follows rules of its own.
   bool insecure_no_token = false;  // The agent obeys all callers.

@@ -29,8 +29,9 @@ namespace switchml {
 /// Sockets of one port.
 struct SwitchLinks {
   std::unique_ptr<Transport> udp;
-  std::unique_ptr<Transport> tcp;   // Or null.
-  std::unique_ptr<Transport> card;  // Or null.
+  std::unique_ptr<Transport> tcp;                    // Or null.
+  std::unique_ptr<Transport> card;                   // Or null.
+  std::vector<std::shared_ptr<SealCounters>> seals;  // Of each link that is sealed.
 };
 
 namespace {
@@ -119,9 +120,13 @@ Result<SwitchLinks> open_links(const ServerOptions& options) {
   }
 }
 
+// [SEAL-15] Each link has a thread of its own, which counts.
 void seal_links(const SealKey& key, SwitchLinks* links) {
-  for (auto* link : {&links->udp, &links->tcp, &links->card}) {
-    if (*link != nullptr) *link = seal_link(std::move(*link), key, SealEnd::kSwitch);
+  for (std::unique_ptr<Transport>* const link : {&links->udp, &links->tcp, &links->card}) {
+    if (*link == nullptr) continue;
+    SealOptions options;
+    options.counters = links->seals.emplace_back(std::make_shared<SealCounters>());
+    *link = seal_link(std::move(*link), key, SealEnd::kSwitch, std::move(options));
   }
 }
 
@@ -198,7 +203,7 @@ class SwitchServer::Worker final : public SideWork {
 };
 
 SwitchServer::SwitchServer(SwitchLinks links, const softswitch::SwitchOptions& options, softswitch::ControlTap* control)
-    : limits_(options), switch_(options) {
+    : limits_(options), switch_(options), seals_(std::move(links.seals)) {
   if (control != nullptr) {
     switch_.exclusively([control](softswitch::SoftSwitch& s) { s.hand_requests_to(control); });
   }
@@ -221,6 +226,15 @@ SwitchServer::SwitchServer(SwitchLinks links, const softswitch::SwitchOptions& o
 SwitchServer::~SwitchServer() { stop(); }
 
 Endpoint SwitchServer::local() const { return workers_.front()->transport->local(); }
+SwitchCounters SwitchServer::counters() const {
+  SwitchCounters all = switch_.counters();
+  for (const auto& seal : seals_) {
+    all.dropped_plain.add(seal->dropped_plain.load(std::memory_order_relaxed));
+    all.dropped_forged.add(seal->dropped_forged.load(std::memory_order_relaxed));
+    all.dropped_replayed.add(seal->dropped_replayed.load(std::memory_order_relaxed));
+  }
+  return all;
+}
 size_t SwitchServer::memory_bytes() const {
   size_t total = switch_.slot_memory_in_use();
   for (const auto& worker : workers_) total += worker->transport->limits().held_bytes;

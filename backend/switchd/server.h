@@ -29,15 +29,15 @@ struct ServerOptions {
   /// Whether members may use RDMA, and the card for it.
   enum class CardUse { kNone, kIfThereIsOne, kMust } card = CardUse::kNone;
   PortWish card_port;
+  /// All links are sealed with it: frames of others are dropped. Nothing: none is.
+  std::optional<SealKey> seal;
   /// A controller's agent, which gets workers' requests; without it the switch follows rules of its own. Excludes TCP.
   /// Borrowed, outlives the server; called from its threads with the switch locked, so it must only take a copy.
   softswitch::ControlTap* control = nullptr;
-  /// Members and strangers are heard, and spoken to, over sealed links alone (transport/sealed_link.h). None: in the
-  /// clear.
-  std::optional<SealKey> seal;
 };
 
 class Meetings;
+struct SealCounters;
 struct SwitchLinks;
 
 class SwitchServer {
@@ -52,7 +52,7 @@ class SwitchServer {
   /// The bound address, with the real port.
   Endpoint local() const;
   /// The sums over all threads. Thread-safe.
-  SwitchCounters counters() const { return switch_.counters(); }
+  SwitchCounters counters() const;
   /// Memory of all sessions' slots and of receive buffers. Thread-safe.
   size_t memory_bytes() const;
   /// The options it was started with, and the receive buffer that the kernel gave.
@@ -100,6 +100,7 @@ class SwitchServer {
   std::vector<OutboxFrame> outbox_;
   std::atomic<bool> mail_{false};
   LockedSwitch switch_;
+  const std::vector<std::shared_ptr<SealCounters>> seals_;
   std::atomic<bool> stop_{false};
   std::unique_ptr<Meetings> meetings_;            // Or null.
   Worker* meeting_ = nullptr;                     // The card's worker, or null.

@@ -396,7 +396,7 @@ std::unique_ptr<Transport> seal_link(std::unique_ptr<Transport> below, const Sea
                                      SealOptions options) {
   // What OpenSSL lacks shows here, and not with the first frame.
   seal::Greeting(seal::GreetingKey(key), 0, random_bytes);
-  options.make_aead({}, seal::AeadUse::kSeal);
+  seal::make_aes_gcm({}, seal::AeadUse::kSeal);
   return std::make_unique<SealedLink>(std::move(below), key, end, std::move(options));
 }
 

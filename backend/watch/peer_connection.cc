@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <utility>
 
 #include "socket/close_on_fork.h"
 
@@ -14,7 +15,9 @@ namespace switchml {
 
 namespace {
 
-constexpr size_t kHeader = 3;  // word, rank, length of the text
+constexpr size_t kHeader = 4;  // Word, rank (2 bytes, the low one first), length of the text.
+
+uint8_t byte_of(char c) { return static_cast<uint8_t>(c); }
 
 void set(int fd, int level, int option, int value) { ::setsockopt(fd, level, option, &value, sizeof value); }
 
@@ -32,18 +35,19 @@ void keep_alive(int fd, Duration patience) {
 
 }  // namespace
 
-PeerConnection::PeerConnection(Fd socket, Duration patience) : socket_(std::move(socket)) {
-  keep_alive(socket_.get(), patience);
-  close_on_fork(socket_.get());
+PeerConnection::PeerConnection(ByteStream stream, Duration patience) : stream_(std::move(stream)) {
+  keep_alive(fd(), patience);
+  close_on_fork(fd());
 }
 
 PeerConnection::~PeerConnection() {
-  if (socket_.valid()) close_forgotten(socket_.release());
+  if (stream_.valid()) close_forgotten(stream_.release().release());
 }
 
 void PeerConnection::send(const PeerMessage& message) {
   const std::string text = message.text.substr(0, 255);
-  std::string frame{static_cast<char>(message.word), static_cast<char>(message.rank), static_cast<char>(text.size())};
+  std::string frame{static_cast<char>(message.word), static_cast<char>(message.rank),
+                    static_cast<char>(message.rank >> 8), static_cast<char>(text.size())};
   frame += text;
   if (!flush()) return;
   cut_ = frame;
@@ -51,8 +55,8 @@ void PeerConnection::send(const PeerMessage& message) {
 }
 
 bool PeerConnection::flush() {
-  while (!cut_.empty()) {
-    const ssize_t sent = ::send(socket_.get(), cut_.data(), cut_.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+  while (!cut_.empty() || stream_.owes()) {
+    const ssize_t sent = stream_.send({reinterpret_cast<const uint8_t*>(cut_.data()), cut_.size()});
     if (sent < 0 && errno != EINTR) return false;
     cut_.erase(0, static_cast<size_t>(std::max<ssize_t>(sent, 0)));
   }
@@ -62,9 +66,9 @@ bool PeerConnection::flush() {
 bool PeerConnection::receive(const std::function<void(const PeerMessage&)>& take, int* error) {
   flush();
   char bytes[4096];
-  const ssize_t got = ::recv(socket_.get(), bytes, sizeof bytes, MSG_DONTWAIT);
+  const ssize_t got = stream_.receive(bytes, sizeof bytes);
   if (got <= 0) {
-    *error = got == 0 ? 0 : errno;
+    *error = got == 0 || errno == ByteStream::kCut ? 0 : errno;
     return got < 0 && (errno == EAGAIN || errno == EINTR);
   }
   received_.append(bytes, static_cast<size_t>(got));
@@ -74,14 +78,15 @@ bool PeerConnection::receive(const std::function<void(const PeerMessage&)>& take
       *error = EBADMSG;
       return false;
     }
-    const size_t size = kHeader + static_cast<uint8_t>(received_[2]);
+    const size_t size = kHeader + byte_of(received_[3]);
     if (received_.size() < size) break;
-    take({static_cast<PeerWord>(word), static_cast<uint8_t>(received_[1]), received_.substr(kHeader, size - kHeader)});
+    const int rank = byte_of(received_[1]) | byte_of(received_[2]) << 8;
+    take({static_cast<PeerWord>(word), rank, received_.substr(kHeader, size - kHeader)});
     received_.erase(0, size);
   }
   return true;
 }
 
-void PeerConnection::finish() { ::shutdown(socket_.get(), SHUT_WR); }
+void PeerConnection::finish() { ::shutdown(fd(), SHUT_WR); }
 
 }  // namespace switchml

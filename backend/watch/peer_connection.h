@@ -5,13 +5,13 @@
 #include <string>
 
 #include "base/clock.h"
-#include "socket/fd.h"
+#include "transport/byte_stream.h"
 
 namespace switchml {
 
 /// What ranks say to each other.
 enum class PeerWord : char {
-  kGreeting = 'G',  // Rank, key and process; rank 0's answer has the rank only.
+  kGreeting = 'G',  // Rank and process; rank 0's answer has the rank only.
   kFarewell = 'F',  // This rank leaves.
   kLoss = 'L',      // this rank has ended without a farewell; how
   kGivenUp = 'U',   // This rank does not go on, though its process may live; why.
@@ -27,17 +27,17 @@ struct PeerMessage {
 /// Belongs to one thread. A forked child does not inherit it.
 class PeerConnection {
  public:
-  /// `socket` is a TCP socket that does not block. A host that is silent for `patience` counts as gone.
-  PeerConnection(Fd socket, Duration patience);
+  /// The stream is that of a TCP socket. A host that is silent for `patience` counts as gone.
+  PeerConnection(ByteStream stream, Duration patience);
   PeerConnection(PeerConnection&&) = default;
   PeerConnection& operator=(PeerConnection&&) = delete;
   ~PeerConnection();
 
-  int fd() const { return socket_.get(); }
+  int fd() const { return stream_.fd(); }
   /// Never blocks; a message for which there is no room is lost (the kernel's buffers hold hundreds), as a whole.
   void send(const PeerMessage& message);
   /// Hands over what has come, in order. False: the connection is over, and `error` is its errno (0: closed by the
-  /// other side; EBADMSG: it says something else than messages).
+  /// other side; EBADMSG: it says something else than messages, or something that it has not sealed).
   bool receive(const std::function<void(const PeerMessage&)>& take, int* error);
   /// No more will be sent.
   void finish();
@@ -45,7 +45,7 @@ class PeerConnection {
  private:
   bool flush();
 
-  Fd socket_;
+  ByteStream stream_;
   std::string cut_;  // the rest of a message that the kernel took a part of
   std::string received_;
 };

@@ -13,6 +13,7 @@
 #include <cstring>
 #include <list>
 #include <map>
+#include <set>
 #include <utility>
 #include <vector>
 
@@ -32,8 +33,6 @@ constexpr Duration kAgain = milliseconds(20);   // before it does
 constexpr size_t kStrangers = 16;               // Connections that have not greeted yet, beyond the ranks expected.
 constexpr Duration kRest = milliseconds(100);   // The listener's, where there is no descriptor.
 constexpr int kAtOnce = 64;                     // Connections that are taken before the others are heard.
-
-std::string key_bytes(uint64_t key) { return {reinterpret_cast<const char*>(&key), sizeof key}; }
 
 Fd tcp_socket(int family) { return Fd(::socket(family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0)); }
 
@@ -74,7 +73,8 @@ std::string text_of_death(int rank, const std::string& process) { return loss_te
 
 class PeerWatch::Server {
  public:
-  Server(PeerWatch& watch, Fd listener) : watch_(watch), options_(watch.options_), listener_(std::move(listener)) {
+  Server(PeerWatch& watch, Fd listener, std::shared_ptr<const seal::StreamDoorOwner> door)
+      : watch_(watch), options_(watch.options_), door_(std::move(door)), listener_(std::move(listener)) {
     close_on_fork(listener_.get());
   }
   ~Server() { close_forgotten(listener_.release()); }
@@ -105,8 +105,8 @@ class PeerWatch::Server {
 
  private:
   struct Peer {
-    Peer(Fd socket, Duration patience, std::string from)
-        : connection(std::move(socket), patience), address(std::move(from)) {}
+    Peer(ByteStream stream, Duration patience, std::string from)
+        : connection(std::move(stream), patience), address(std::move(from)) {}
     PeerConnection connection;
     std::string address;
     Time since = monotonic_now();
@@ -115,7 +115,9 @@ class PeerWatch::Server {
     bool farewell = false;
   };
 
-  bool accepts() const { return greeted_ < options_.size - 1 && monotonic_now() >= rests_until_; }
+  bool accepts() const {
+    return static_cast<int>(greeted_.size()) < options_.size - 1 && monotonic_now() >= rests_until_;
+  }
 
   Time next_deadline() const {
     Time next = rests_until_ > monotonic_now() ? rests_until_ : kNever;
@@ -141,7 +143,7 @@ class PeerWatch::Server {
       if (shortage) rests_until_ = monotonic_now() + kRest;  // the listener stays readable
       if (!socket.valid()) return;
       const Endpoint from = endpoint_of(reinterpret_cast<const sockaddr*>(&address));
-      peers_.emplace_back(std::move(socket), options_.patience, to_literal(from));
+      peers_.emplace_back(ByteStream(std::move(socket), door_.get()), options_.patience, to_literal(from));
       if (!hear(peers_.back())) drop(std::prev(peers_.end()));
     }
   }
@@ -181,17 +183,12 @@ class PeerWatch::Server {
   }
 
   bool greet(Peer& peer, const PeerMessage& message) {
-    const std::string key = key_bytes(options_.key);
-    const bool known = message.text.compare(0, key.size(), key) == 0;
-    if (!known || message.rank < 1 || message.rank >= options_.size) return false;
-    for (const Peer& other : peers_) {
-      if (other.rank == message.rank) return false;
-    }
+    if (message.rank < 1 || message.rank >= options_.size) return false;
+    if (!greeted_.insert(message.rank).second) return false;  // [SEAL-31]
     peer.rank = message.rank;
-    peer.process = message.text.substr(key.size());
+    peer.process = message.text;
     peer.connection.send({PeerWord::kGreeting, 0, ""});
     for (const PeerMessage& loss : losses_) peer.connection.send(loss);
-    ++greeted_;
     ++watch_.connected_;
     return true;
   }
@@ -199,7 +196,7 @@ class PeerWatch::Server {
   void see_off(Peer* leaver) {
     leaver->farewell = true;
     for (Peer& peer : peers_) {
-      if (peer.rank >= 0 && &peer != leaver) peer.connection.send({PeerWord::kFarewell, leaver->rank, ""});
+      if (options_.tells_leaves && peer.rank >= 0 && &peer != leaver) peer.connection.send({PeerWord::kFarewell, leaver->rank, ""});
     }
     if (options_.on_leave) options_.on_leave(leaver->rank);
   }
@@ -228,10 +225,11 @@ class PeerWatch::Server {
 
   PeerWatch& watch_;
   const PeerWatchOptions& options_;
+  const std::shared_ptr<const seal::StreamDoorOwner> door_;
   Fd listener_;
   std::list<Peer> peers_;
   std::vector<PeerMessage> losses_;
-  int greeted_ = 0;
+  std::set<int> greeted_;  // Ranks that have ever been.
   Time rests_until_{};
 };
 
@@ -239,7 +237,8 @@ class PeerWatch::Server {
 
 class PeerWatch::Client {
  public:
-  Client(PeerWatch& watch, const Endpoint& server) : watch_(watch), options_(watch.options_), server_(server) {}
+  Client(PeerWatch& watch, const Endpoint& server, const seal::StreamDoor& door)
+      : watch_(watch), options_(watch.options_), server_(server), door_(door) {}
 
   void run() {
     const Time end = monotonic_now() + kEntryTime;
@@ -260,8 +259,10 @@ class PeerWatch::Client {
   int enter() {
     Fd socket = tcp_socket(family_of(server_));
     if (const int error = connect(socket); error != 0) return error;
-    PeerConnection connection(std::move(socket), options_.patience);
-    connection.send({PeerWord::kGreeting, options_.rank, key_bytes(options_.key) + options_.process.substr(0, 200)});
+    ByteStream stream(std::move(socket), door_, {});
+    if (!stream.valid()) return EBADMSG;
+    PeerConnection connection(std::move(stream), options_.patience);
+    connection.send({PeerWord::kGreeting, options_.rank, options_.process.substr(0, 200)});
     for (const PeerMessage& message : untold_) connection.send(message);
     return listen(connection);
   }
@@ -344,6 +345,7 @@ class PeerWatch::Client {
   PeerWatch& watch_;
   const PeerWatchOptions& options_;
   const Endpoint server_;
+  const seal::StreamDoor door_;
   std::vector<PeerMessage> untold_;  // News for rank 0 from before its greeting.
 };
 
@@ -358,15 +360,15 @@ Result<Fd> PeerWatch::listen(const Endpoint& at) {
   return socket;
 }
 
-PeerWatch::PeerWatch(const PeerWatchOptions& options, Fd listener)
+PeerWatch::PeerWatch(const PeerWatchOptions& options, Fd listener, std::shared_ptr<const seal::StreamDoorOwner> door)
     : options_(options), owner_(::getpid()), wake_(make_wake()) {
-  auto server = std::make_shared<Server>(*this, std::move(listener));
+  auto server = std::make_shared<Server>(*this, std::move(listener), std::move(door));
   thread_ = make_thread("the watch over the ranks", [this, server] { run([&] { server->run(); }); });
 }
 
-PeerWatch::PeerWatch(const PeerWatchOptions& options, const Endpoint& rank_0)
+PeerWatch::PeerWatch(const PeerWatchOptions& options, const Endpoint& rank_0, const seal::StreamDoor& door)
     : options_(options), owner_(::getpid()), wake_(make_wake()) {
-  auto client = std::make_shared<Client>(*this, rank_0);
+  auto client = std::make_shared<Client>(*this, rank_0, door);
   thread_ = make_thread("the watch over the ranks", [this, client] { run([&] { client->run(); }); });
 }
 

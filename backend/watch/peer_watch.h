@@ -1,6 +1,6 @@
 // Notices within moments that the process of another rank has ended. Every rank holds a TCP connection to rank 0, on
 // which little is said but a greeting and a farewell: the kernel closes it when the process ends, however it ends, and
-// goes on answering for a process that is merely stopped. Rank 0 tells the others.
+// goes on answering for a process that is merely stopped. Rank 0 tells the others. All of it is sealed, in every group.
 #pragma once
 
 #include <atomic>
@@ -23,9 +23,9 @@ struct PeerWatchOptions {
   int rank = 0;
   int size = 1;
   std::string process;       // "host a, process 4711": of this rank, for the others' messages; up to 200 bytes
-  uint64_t key = 0;          // The group's: strangers do not know it.
   Duration patience{};       // a host that does not answer for so long is taken for dead; counted in whole seconds
   bool warn_unheard = true;  // log a warning where rank 0 cannot be reached
+  bool tells_leaves = true;  // rank 0: tells all others of each one's farewell
   /// A rank has ended without a farewell: "rank 2 (host a, process 4711) is gone: ...". Or it has given up (not
   /// `gone`), after which it may end as well. From the watch's thread; must not end the watch.
   std::function<void(int rank, const std::string& text, bool gone)> on_loss;
@@ -48,11 +48,12 @@ class PeerWatch {
  public:
   /// A socket for rank 0 to listen on; `at` with port 0 takes a free one.
   static Result<Fd> listen(const Endpoint& at);
-  /// Rank 0: expects the others at `listener`. Both throw StatusError: the system gives no thread or no descriptor.
-  PeerWatch(const PeerWatchOptions& options, Fd listener);
+  /// Rank 0: expects the others at `listener`, each once; `door` is what they come in at. Both throw StatusError: the
+  /// system gives no thread or no descriptor.
+  PeerWatch(const PeerWatchOptions& options, Fd listener, std::shared_ptr<const seal::StreamDoorOwner> door);
   /// Another rank. Connects from its thread, for half a minute again and again where rank 0 does not greet; where that
   /// fails, rank 0 does not know this rank and nothing is watched.
-  PeerWatch(const PeerWatchOptions& options, const Endpoint& rank_0);
+  PeerWatch(const PeerWatchOptions& options, const Endpoint& rank_0, const seal::StreamDoor& door);
   PeerWatch(const PeerWatch&) = delete;
   PeerWatch& operator=(const PeerWatch&) = delete;
   /// Says farewell: no rank takes the end of this one for a loss. Does nothing in a forked child.

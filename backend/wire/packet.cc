@@ -42,7 +42,7 @@ bool is_operation(const ExactHeader& header) {
   const bool is_partial = operation == ReduceOp::kPartialSum;
   if ((header.operation >= kReduceOps && !is_partial) || header.type >= kElementTypes) return false;
   const auto type = static_cast<ElementType>(header.type);
-  const int most = is_partial || sums_floats(operation, type) ? kMaxWorkers : 1;
+  const uint32_t most = is_partial || sums_floats(operation, type) ? kMaxHeaderDivisor : 1;
   return exact_can(operation, type) && header.divisor >= 1 && header.divisor <= most;  // [EXACT-7, EXACT-8]
 }
 

@@ -6,6 +6,7 @@ import sys
 import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "common"))
+import computation
 import engines
 import member
 import pattern
@@ -15,34 +16,11 @@ import torch.distributed as dist
 MIN_CALLS, PROBES, WARM_UP = 20, 5, 3  # the first calls of a block are not counted
 
 
-class Computation:
-    """What a rank computes between two calls: products with the next rows of weights that no cache holds, as in a
-    decoding step."""
-
-    ROWS, COLUMNS, PARTS = 64, 256, 512  # 64 KiB each, 32 MiB together
-    TRIALS = 2000
-
-    def __init__(self):
-        self.parts = torch.ones(self.PARTS, self.ROWS, self.COLUMNS).unbind()
-        self.vector, self.product, self.at = torch.ones(self.COLUMNS), torch.empty(self.ROWS), 0
-        self(self.TRIALS)
-        begin = time.process_time()
-        self(self.TRIALS)
-        seconds = torch.tensor([(time.process_time() - begin) / self.TRIALS / dist.get_world_size()])
-        dist.all_reduce(seconds)
-        self.seconds = seconds.item()
-
-    def __call__(self, count):
-        for _ in range(count):
-            torch.mv(self.parts[self.at], self.vector, out=self.product)
-            self.at = (self.at + 1) % self.PARTS
-
-
 class Bench:
     def __init__(self, what):
         self.rank, self.size, self.what = dist.get_rank(), dist.get_world_size(), what
         self.engines = {name: getattr(engines, name)() for name in what["backends"]}
-        self.compute = Computation()
+        self.compute = computation.Computation()
 
     def values(self, name, kind):
         """(what this rank's tensor repeats, what the result does)"""

@@ -3,8 +3,8 @@
     python benchmarks/status --ranks 2,32 --trials 50 --json out/status.json
 
 Each trial stops a rank, lets all others call all_reduce, runs the command, and lets the rank go on: the call must end
-with the right sum. For the cost, two ranks, where they are all, call all_reduce of 4 KiB in two groups by turns, one of
-which has no page.
+with the right sum. For the cost, two ranks, where they are all, call all_reduce of 4 KiB, and train with DDP, in two
+groups by turns, one of which has no page.
 """
 
 import argparse
@@ -20,6 +20,8 @@ import places  # noqa: E402
 import report  # noqa: E402
 import repository  # noqa: E402
 
+CALLED = {"calls": "4 KiB, p50", "steps": "a DDP step, 25 MiB of gradients"}
+
 
 def parse():
     parser = argparse.ArgumentParser(
@@ -27,7 +29,9 @@ def parse():
     )
     parser.add_argument("--ranks", type=options.list_of(options.rank_count), default=[2, 32], help="default: 2,32")
     parser.add_argument("--trials", type=options.number(1, 1000, int), default=50, help="default: 50")
-    parser.add_argument("--rounds", type=options.number(1, 10000, int), default=400, help="of 60 calls; default: 400")
+    parser.add_argument(
+        "--rounds", type=options.number(1, 10000, int), default=400, help="of 60 calls, or a step; default: 400"
+    )
     parser.add_argument("--json", type=pathlib.Path, help="write all figures here")
     arguments = parser.parse_args()
     arguments.backends = ["switchml"]
@@ -39,16 +43,15 @@ def run(ranks, arguments):
     return launch.run(HERE / "worker.py", ranks, what)
 
 
-def show(measured, _):
+def show(measured):
     row = measured["rows"][0]
     named, took = row["named"], row["seconds"]
     print(f"\n{measured['ranks']} ranks of one host, torch {measured['torch']}")
     print(f"a stopped rank is named in {named} of {len(took)} trials, after")
     print(f"{report.format_seconds(statistics.median(took))} in the median, {report.format_seconds(max(took))} at most")
-    if "cost" not in row:
-        return
-    times = {name: report.format_seconds(statistics.median(row[name])) for name in ("with_page", "without_page")}
-    print(f"4 KiB, 2 ranks, p50: {times['with_page']}, without a page {times['without_page']}: {row['cost']:.4f} x")
+    for what, costs in row["costs"].items():
+        times = {name: report.format_seconds(statistics.median(costs[name])) for name in ("with_page", "without_page")}
+        print(f"{CALLED[what]}: {times['with_page']}, without a page {times['without_page']}: {costs['cost']:.4f} x")
     sys.stdout.flush()
 
 

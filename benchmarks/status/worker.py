@@ -42,36 +42,67 @@ def name_stopped_ranks(trials):
     return named, seconds
 
 
-def calls(group, tensor):
-    times = []
-    for _ in range(CALLS):
-        begin = time.perf_counter()
-        dist.all_reduce(tensor, group=group)
-        times.append(time.perf_counter() - begin)
-    return times
+def seconds_of(action):
+    begin = time.perf_counter()
+    action()
+    return time.perf_counter() - begin
+
+
+def calls():
+    """What measures a round of calls in a group."""
+    tensor = torch.zeros(COUNT)
+
+    def median_call(group):
+        return statistics.median(seconds_of(lambda: dist.all_reduce(tensor, group=group)) for _ in range(CALLS))
+
+    return median_call
+
+
+def steps():
+    """What measures a training step with 25 MiB of gradients, which a group adds in DDP's buckets."""
+    layers = [torch.nn.Linear(1024, 1024) for _ in range(6)]
+    model = torch.nn.parallel.DistributedDataParallel(torch.nn.Sequential(*layers))
+    adding = []
+
+    def hook(_, bucket):
+        work = dist.all_reduce(bucket.buffer(), group=adding[0], async_op=True)
+        return work.get_future().then(lambda future: future.value()[0])
+
+    model.register_comm_hook(None, hook)
+    batch = torch.ones(16, 1024)
+
+    def step(group):
+        adding[:] = [group]
+        return seconds_of(lambda: model(batch).sum().backward())
+
+    return step
 
 
 def cost_of_pages(rounds):
-    """{name: medians of each round}, and the median of their ratios."""
+    """{what: {name: seconds of each round, "cost": the median of their ratios}}"""
     import switchml
 
+    views = (("with_page", "auto"), ("without_page", "off"))
     groups = {
         name: dist.new_group(backend="switchml", timeout=member.TIMEOUT, pg_options=switchml.Options(live_view=view))
-        for name, view in (("with_page", "auto"), ("without_page", "off"))
+        for name, view in views
     }
-    tensor, medians = torch.zeros(COUNT), {name: [] for name in groups}
-    for turn in range(rounds):
-        for name in sorted(groups, reverse=turn % 2 == 1):
-            medians[name].append(statistics.median(calls(groups[name], tensor)))
-    ratios = [page / none for page, none in zip(medians["with_page"], medians["without_page"])]
-    return {**medians, "cost": statistics.median(ratios)}
+    costs = {}
+    for what, measure in (("calls", calls()), ("steps", steps())):
+        times = {name: [] for name in groups}
+        for turn in range(rounds):
+            for name in sorted(groups, reverse=turn % 2 == 1):
+                times[name].append(measure(groups[name]))
+        ratios = [page / none for page, none in zip(times["with_page"], times["without_page"])]
+        costs[what] = {**times, "cost": statistics.median(ratios)}
+    return costs
 
 
 def main():
     what = member.launched()
-    cost = cost_of_pages(what["rounds"]) if dist.get_world_size() == 2 else {}
+    costs = cost_of_pages(what["rounds"]) if dist.get_world_size() == 2 else {}
     named, seconds = name_stopped_ranks(what["trials"])
-    member.finish([{"named": named, "seconds": seconds, **cost}])
+    member.finish([{"named": named, "seconds": seconds, "costs": costs}])
 
 
 if __name__ == "__main__":

@@ -132,13 +132,12 @@ def _doors(text):
     doors = []
     for line in text.decode(errors="replace").splitlines():
         with contextlib.suppress(ValueError):
-            rank, place, low, high = line.split()
+            rank, place, key = line.split()
             address, _, port = place.rpartition(":")
             address = address.strip("[]")
             ipaddress.ip_address(address.partition("%")[0])  # No name: nobody is asked for one.
-            keys = int(low), int(high)
-            if 0 < int(port) < 1 << 16 and all(0 <= key < 1 << 64 for key in keys):
-                doors.append((int(rank), address, int(port), keys))
+            if 0 < int(port) < 1 << 16:
+                doors.append((int(rank), address, int(port), bytes.fromhex(key)))
     return doors[:_MOST_RANKS]
 
 

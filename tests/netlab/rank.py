@@ -86,6 +86,29 @@ def soak(until, seed):
     return {"calls": calls, **moved_by}
 
 
+def marked(values):
+    """Reductions, moves and messages of tensors in which these float32 repeat; of messages, minus these."""
+    mark = torch.tensor(values).repeat(25_000)
+    rank, size, got = dist.get_rank(), dist.get_world_size(), mark.clone()
+    dist.all_reduce(got)
+    assert torch.equal(got, size * mark)
+    got = mark.clone() if rank == 0 else torch.zeros_like(mark)
+    dist.broadcast(got, 0)
+    assert torch.equal(got, mark)
+    sent = dist.isend(-mark, (rank + 1) % size)
+    dist.recv(got, (rank - 1) % size)
+    sent.wait()
+    assert torch.equal(got, -mark)
+
+
+def drops():
+    """What the switch that this rank embeds has dropped of encrypted links."""
+    import switchml
+
+    counters = switchml.stats()["switch"]
+    return {name: counters[name] for name in ("dropped_plain", "dropped_forged", "dropped_replayed")}
+
+
 def timed(elements, times):
     """Seconds of each of so many all-reduces of float32."""
     tensor, took, before = torch.full((elements,), float(dist.get_rank() + 1)), [], counters()
@@ -185,7 +208,8 @@ def session():
 
 
 CALLS = {
-    call.__name__: call for call in (soak, timed, narrow_sums, reduce_scatters, until_error, until_switch, session)
+    call.__name__: call
+    for call in (soak, marked, drops, timed, narrow_sums, reduce_scatters, until_error, until_switch, session)
 }
 
 

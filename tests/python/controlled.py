@@ -20,12 +20,14 @@ PLANNER = "  - name: planner\n    token: plans-for-all-of-them\n    plans: true\
 class Controlled(lab.Lab):
     """Switches and a controller, all on loopback of the test's own namespace unless said otherwise."""
 
+    switch_options = ()  # of every switch, besides
+
     def switch(self, name, listen="127.0.0.1:0", agent="127.0.0.1:0", namespace=None, integers=False):
         """Starts a software switch with an agent; (agent's address, packets' address)."""
         (self.folder / f"{name}.token").write_text(f"token-of-the-agent-of-{name}\n")
         process = self.start(name, lab.program("switchml-switchd"), "--listen", listen, "--agent", agent,
                              "--agent-token-file", self.folder / f"{name}.token", *["--integers"] * integers,
-                             namespace=namespace)  # fmt: skip
+                             *self.switch_options, namespace=namespace)  # fmt: skip
         served = self.await_line(name, process, "agent on ")
         return served, self.await_line(name, process, "listening on ")
 

@@ -242,9 +242,9 @@ class Tree(Controlled):
     """Two hosts with two ranks and a leaf each, a root and the controller in between. The ranks' addresses tell the
     controller which leaf is theirs. `integers`: the first leaf adds these only."""
 
-    def __init__(self, folder, integers=False):
+    def __init__(self, folder, integers=False, switch_options=()):
         super().__init__(folder)
-        self.integers = integers
+        self.integers, self.switch_options = integers, switch_options
         try:
             self.build()
         except BaseException:

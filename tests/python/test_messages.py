@@ -21,12 +21,20 @@ def transport(request):
     return request.param
 
 
+@pytest.fixture(params=("shm", "udp", "sealed"), ids=("memory", "hosts", "sealed"))
+def way(request):
+    """As transport, and between hosts that encrypt."""
+    return request.param
+
+
 def pool(size, transport="shm"):
     return harness.pool(size, transport=transport)
 
 
-def doomed(size, transport, **kwargs):
-    return doomed_pool(size, environment={"SWITCHML_TRANSPORT": transport}, **kwargs)
+def doomed(size, way, **kwargs):
+    encryption = {"SWITCHML_ENCRYPTION": "on"} if way == "sealed" else {}
+    transport = {"SWITCHML_TRANSPORT": "udp" if way == "sealed" else way}
+    return doomed_pool(size, environment={**transport, **encryption}, **kwargs)
 
 
 # ---- what is an error of one call ----
@@ -144,8 +152,8 @@ def rank_waits(kind, peer):
 
 @pytest.mark.parametrize("kind", ("send", "recv", "any"))
 @pytest.mark.parametrize("victim", (0, 2))
-def test_a_killed_rank_is_named_by_who_waits_for_it(transport, victim, kind):
-    with doomed(3, transport) as own:
+def test_a_killed_rank_is_named_by_who_waits_for_it(way, victim, kind):
+    with doomed(3, way) as own:
         own.run(rank_warm_up)
         waiting = [rank for rank in range(3) if rank != victim]
         own.start(rank_waits, kind, victim, ranks=waiting)
@@ -172,8 +180,8 @@ def rank_streams(peer):
 
 
 @pytest.mark.parametrize("victim", (0, 1))
-def test_a_rank_that_is_killed_in_the_middle_of_messages(transport, victim):
-    with doomed(2, transport) as own:
+def test_a_rank_that_is_killed_in_the_middle_of_messages(way, victim):
+    with doomed(2, way) as own:
         own.start(rank_streams, 0, ranks=[1])
         own.start(rank_streams, 1, ranks=[0])
         own.await_progress(3)
@@ -239,8 +247,8 @@ def rank_leaves():
 
 
 @pytest.mark.parametrize("kind", ("send", "recv"))
-def test_a_rank_that_leaves_is_named_by_who_waits_for_it(transport, kind):
-    with doomed(3, transport) as own:
+def test_a_rank_that_leaves_is_named_by_who_waits_for_it(way, kind):
+    with doomed(3, way) as own:
         own.run(rank_warm_up)
         own.start(rank_waits, kind, 1, ranks=[0])
         own.await_progress(1, [0])
@@ -296,8 +304,8 @@ def rank_sends_and_leaves():
     return float(buffer.min())
 
 
-def test_what_was_sent_comes_though_its_sender_has_left(transport):
-    with doomed(2, transport) as own:
+def test_what_was_sent_comes_though_its_sender_has_left(way):
+    with doomed(2, way) as own:
         own.run(rank_sends_and_leaves, ranks=[0])
         assert own.run(rank_sends_and_leaves, ranks=[1]) == [3.0]
 

@@ -56,6 +56,7 @@ BLOCKS = {
         ("bool run(int rank", "quotes:tests/install/main.cc"),
         ("cmake -S . -B build", "tests/install runs it"),
     ],
+    "docs/encryption.md": [("(umask 077;", "switch_with_a_key")],
     "docs/failures.md": [
         ("try:", "tests/python/test_membership.py does it, with a rank that has died"),
         ("dist._reconfigure(", "tests/python/test_membership.py does it"),

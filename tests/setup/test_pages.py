@@ -157,6 +157,28 @@ def do_switch_with_options(folder, text):
         switch.terminate()
 
 
+SEALED = """
+import torch, torch.distributed as dist, switchml
+dist.init_process_group("switchml")
+dist.all_reduce(torch.ones(1))
+print("encryption", switchml.stats()["session"]["encryption"])
+"""
+
+
+def do_switch_with_a_key(folder, text):
+    """On an address that this machine has, whose ranks use it."""
+    made, started, used = text.splitlines()
+    run(folder, made)
+    name, *options = started.replace("192.0.2.1:48879", "127.0.0.1:0").split()
+    (folder / "sealed.py").write_text(SEALED)
+    command = [shutil.which(name, path=PATH), *options]
+    with subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, text=True) as switch:
+        address = switch.stdout.readline().split()[-1]
+        used = used.replace("192.0.2.1:48879", address)
+        assert run(folder, f"{used}; torchrun --nproc_per_node 2 sealed.py").count("encryption on") == 2
+        switch.terminate()
+
+
 def need_controller():
     if program("switchml-controller") is None:
         pytest.skip("switchml-controller is not built")

@@ -47,6 +47,12 @@ ElementType draw_type(Random& random, ReduceOp op, const Packets& packets) {
   return is_bitwise(op) ? ElementType::kBool : ElementType::kInt32;
 }
 
+// Of a mean; of sums that travel exactly also one that no header has. [PART-3]
+uint32_t draw_divisor(Random& random, int workers, const Packets& packets) {
+  const bool is_large = packets.host_ranks > 1 && random.chance(0.5);
+  return static_cast<uint32_t>(is_large ? random.between(static_cast<int>(kMaxHeaderDivisor) + 1, kMaxRanks) : workers);
+}
+
 // Which rank wants what of a reduction: as all_reduce has it, as reduce, or as reduce_scatter.
 void draw_wanted(Random& random, int workers, Call* call) {
   if (random.chance(0.15)) {
@@ -98,7 +104,7 @@ Call draw_call(Random& random, int workers, const Packets& packets) {
     call.output_end = call.output_begin + random.below(call.count - call.output_begin + 1);
   }
   if (sums_floats(call.op, call.type) && random.chance(0.25)) {
-    call.divisor = static_cast<uint32_t>(workers);
+    call.divisor = draw_divisor(random, workers, packets);
   }
   if (call.output_begin == 0 && call.output_end == call.count) draw_wanted(random, workers, &call);
   call.fill = static_cast<Fill>(random.below(kFills));
@@ -140,7 +146,7 @@ Call draw_small_sum(Random& random, int workers, const Packets& packets) {
   Call call;
   call.seed = random.next();
   call.tag = random.below(3);
-  if (random.chance(0.2)) call.divisor = static_cast<uint32_t>(workers);
+  if (random.chance(0.2)) call.divisor = draw_divisor(random, workers, packets);
   call.type = random.pick(kTypes);
   call.count = random.chance(0.3) ? 1 : 1 + random.below(packets.payload_bytes / 4 * 3 / 2);
   call.output_end = call.count;

@@ -27,9 +27,14 @@ seal::Form form_of(const std::vector<uint8_t>& frame) {
 
 // ---- keys ----
 
-KeyBook::Key* KeyBook::make(const seal::AeadKey& key) {
+KeyBook::Key* KeyBook::make(int node, const seal::AeadKey& key) {
   Key& entry = keys_[key.bytes];
-  if (entry.makers == 0) entry.number = keys_.size();
+  if (entry.makers == 0) {
+    entry.number = keys_.size();
+    entry.first_maker = node;
+  } else if (entry.first_maker == node) {
+    record_->broken(Rule::kSeal, "an end agrees on keys with itself");
+  }
   ++entry.makers;
   return &entry;
 }
@@ -60,8 +65,8 @@ void KeyBook::open(Key* key, uint64_t counter, uint64_t hash) {
 /// The cipher that ships, and a note of each use.
 class SealedNetwork::WatchedAead final : public seal::Aead {
  public:
-  WatchedAead(KeyBook* book, const seal::AeadKey& key, seal::AeadUse use)
-      : aead_(seal::make_aes_gcm(key, use)), book_(book), key_(book->make(key)) {}
+  WatchedAead(KeyBook* book, int node, const seal::AeadKey& key, seal::AeadUse use)
+      : aead_(seal::make_aes_gcm(key, use)), book_(book), key_(book->make(node, key)) {}
 
   void seal(uint64_t counter, seal::ByteView associated, seal::ByteView head, seal::ByteView rest,
             uint8_t* out) override {
@@ -150,8 +155,8 @@ SealedNetwork::Node& SealedNetwork::node_at(int number) {
   options.random = [this](uint8_t* out, size_t size) {
     for (size_t i = 0; i < size; ++i) out[i] = static_cast<uint8_t>(random_.next());
   };
-  options.make_aead = [this](const seal::AeadKey& key, seal::AeadUse use) -> std::unique_ptr<seal::Aead> {
-    return std::make_unique<WatchedAead>(&book_, key, use);
+  options.make_aead = [this, number](const seal::AeadKey& key, seal::AeadUse use) -> std::unique_ptr<seal::Aead> {
+    return std::make_unique<WatchedAead>(&book_, number, key, use);
   };
   SealKey key;
   key.bytes.fill(1);
@@ -200,15 +205,10 @@ void SealedNetwork::emit(int from, int to, const uint8_t* data, size_t size) {
   std::vector<uint8_t> bytes(data, data + size);
   const uint64_t hash = hash_bytes(data, size);
   if (!seal::is_sealed(data, size)) return broken("a frame leaves that is not encrypted");
-  if (form_of(bytes) == seal::Form::kGreeting) greetings_.emplace(hash, from);
+  if (form_of(bytes) == seal::Form::kGreeting) greetings_.insert(hash);
   if (form_of(bytes) == seal::Form::kAnswer) check_answer(from, to, hash);
   below_->carry(from, to, data, size);
-  if (attacks_ > 0) {
-    const seal::Form form = form_of(bytes);
-    if (chance_.chance(form == seal::Form::kAnswer ? 0.2 : attacks_)) attack(from, to, bytes);
-    // Rare, and only while it waits for its answer a way to fool a switch.
-    if (form == seal::Form::kGreeting && is_switch(from) && chance_.chance(0.5)) below_->carry(to, from, data, size);
-  }
+  if (attacks_ > 0) maybe_attack(from, to, bytes);
   Captured frame{from, to, std::move(bytes)};
   if (captured_.size() < kCaptured) {
     captured_.push_back(std::move(frame));
@@ -219,12 +219,24 @@ void SealedNetwork::emit(int from, int to, const uint8_t* data, size_t size) {
 
 void SealedNetwork::check_answer(int from, int to, uint64_t hash) {
   if (is_worker(from)) broken("a worker answers a greeting");
-  const auto greeted = greetings_.find(being_read_);
-  if (greeted == greetings_.end()) return broken("a greeting is answered that no end has sent");
-  if (greeted->second == from) broken("a switch answers itself");
+  if (greetings_.count(being_read_) == 0) return broken("a greeting is answered that no end has sent");
   const std::pair<uint64_t, uint64_t> answer{being_read_, hash};
   const auto before = std::exchange(answers_[{from, to}], answer);
   if (before.first == answer.first && before != answer) broken("a greeting has two answers");
+}
+
+void SealedNetwork::maybe_attack(int from, int to, const std::vector<uint8_t>& bytes) {
+  const seal::Form form = form_of(bytes);
+  const bool answers = form == seal::Form::kAnswer, greets = form == seal::Form::kGreeting;
+  if (chance_.chance(answers ? 0.2 : attacks_)) attack(from, to, bytes);
+  // Both sent back, while the greeting waits for its answer, would make a switch agree with itself.
+  if ((greets || answers) && is_switch(from) && is_switch(to) && chance_.chance(0.5)) {
+    below_->carry(to, from, bytes.data(), bytes.size());
+  }
+  // The answer before, which is to another greeting.
+  const std::vector<uint8_t>& before = last_answers_[{to, from}];
+  if (greets && !before.empty() && chance_.chance(0.3)) below_->carry(to, from, before.data(), before.size());
+  if (answers) last_answers_[{from, to}] = bytes;
 }
 
 // They see and send everything, from any address, but do not know the key.

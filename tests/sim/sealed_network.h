@@ -5,7 +5,6 @@
 #include <functional>
 #include <map>
 #include <memory>
-#include <unordered_map>
 #include <unordered_set>
 #include <utility>
 #include <vector>
@@ -19,7 +18,8 @@
 namespace switchml::sim {
 
 /// What has become of each key. Rule::kSeal: an end seals two frames under one counter, opens one twice, opens bytes
-/// that were not sealed so, or one of a channel before the previous one; uses a key that the other end does not have.
+/// that were not sealed so, or one of a channel before the previous one; uses a key that the other end does not have;
+/// agrees on keys with itself.
 class KeyBook {
  public:
   explicit KeyBook(Record* record) : record_(record) {}
@@ -27,10 +27,11 @@ class KeyBook {
   struct Key {
     uint64_t number = 0;  // The order in which keys were made.
     int makers = 0;
+    int first_maker = -1;          // A node.
     std::vector<uint64_t> sealed;  // Counter -> a hash of what was sealed, 0: nothing.
     std::vector<bool> opened;
   };
-  Key* make(const seal::AeadKey& key);
+  Key* make(int node, const seal::AeadKey& key);
   void seal(Key* key, uint64_t counter, uint64_t hash);
   void open(Key* key, uint64_t counter, uint64_t hash);
   /// Frames are opened that have come from one node to another.
@@ -75,6 +76,7 @@ class SealedNetwork {
   /// Frames that leave a link.
   void emit(int from, int to, const uint8_t* data, size_t size);
   void check_answer(int from, int to, uint64_t hash);
+  void maybe_attack(int from, int to, const std::vector<uint8_t>& bytes);
   void attack(int from, int to, const std::vector<uint8_t>& bytes);
   void broken(const char* text) { record_->broken(Rule::kSeal, text); }
 
@@ -86,10 +88,11 @@ class SealedNetwork {
   KeyBook book_;
   std::map<int, std::unique_ptr<Node>> nodes_;
   std::map<std::pair<int, int>, std::unordered_set<uint64_t>> meant_;     // Path -> hashes of frames.
-  std::unordered_map<uint64_t, int> greetings_;                           // By hash -> the node that has greeted.
+  std::unordered_set<uint64_t> greetings_;                                // Hashes of those that ends have sent.
   std::map<std::pair<int, int>, std::pair<uint64_t, uint64_t>> answers_;  // Path -> the last greeting and its answer.
   uint64_t being_read_ = 0;                                               // The frame that a link is given.
   std::vector<Captured> captured_;
+  std::map<std::pair<int, int>, std::vector<uint8_t>> last_answers_;  // By path.
 };
 
 }  // namespace switchml::sim

@@ -35,9 +35,10 @@ Simulation::Simulation(uint64_t seed, const Options& options)
       network_(&chance_, &record_, [this](std::vector<uint8_t>* bytes) { return damage(bytes); }) {
   record_.advance(Time(seconds(1)));
   // By numbers of its own: what a seed draws else does not depend on it.
-  if (Random(seed ^ 0x5ea1).chance(kSealedShare)) {
+  Random own(seed ^ 0x5ea1);
+  if (own.chance(kSealedShare)) {
     record_.count(Fault::sealed_worlds);
-    sealed_ = std::make_unique<SealedNetwork>(seed, &launch_, &record_);
+    sealed_ = std::make_unique<SealedNetwork>(own.next(), &launch_, &record_);
   }
   draw_switches();
   draw_tenants();

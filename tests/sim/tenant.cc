@@ -53,7 +53,7 @@ void Tenant::draw_packets() {
   asks_for_exact_ = random_.chance(0.5) && (is_long || !options_.controlled);
   exact_ = asks_for_exact_ && options_.exact_granted;
   if (asks_for_exact_) record_->count(exact_ ? Fault::exact_sessions : Fault::exact_refused);
-  constexpr int kHostRanks[] = {2, 2, 3, 4, 9};
+  constexpr int kHostRanks[] = {2, 2, 3, 4, 9, 17};
   host_ranks_ = exact_ && is_long && random_.chance(0.5) ? random_.pick(kHostRanks) : 1;
   partial_sum_ranks_ = host_ranks_ > 1 ? static_cast<size_t>(host_ranks_) : 0;
   if (exact_ && options_.controlled) partial_sum_ranks_ = kMaxWorkers;

@@ -264,6 +264,7 @@ class Generator:
         element = elements.TYPES[kind]
         divides = operation == elements.TO_FLOAT32 or element.floating and operation in ("sum", "partial")
         divisor = use.choice((1, 2, 3, 128)) if divides else 1
+        own_divisor = use.choice((0, 129, 1000, 1024)) if divisor == 1 else 0
         length = 1 if isinstance(element, elements.Scaled) else use.randint(1, 9)
         first = use.randint(1, length)
         may_be_packed = operation not in ("none", "partial", elements.TO_FLOAT32)
@@ -277,7 +278,7 @@ class Generator:
         if operation != "none" and self.random.random() < 0.85:
             is_partial = operation == "partial" and not is_result
             told = elements.TYPES["float32"] if operation == elements.TO_FLOAT32 and is_result else element
-            given = self.partial(element, length) if is_partial else self.given(told, length)
+            given = self.partial(element, length, own_divisor) if is_partial else self.given(told, length)
         may_be_sent_packed = may_be_packed or operation == elements.TO_FLOAT32 and not is_result  # which is dropped
         if given != "none" and may_be_sent_packed and self.random.random() < 0.3:
             given = self.sparse(element, packed.blocks(length, first)) + f" packed={first}"
@@ -298,15 +299,15 @@ class Generator:
             tokens.append(self.given(element, end - begin) if has_some else f"0x0*{end - begin}")
         return ",".join(tokens)
 
-    def partial(self, element, length):
+    def partial(self, element, length, divisor):
         """Terms, or the sums of some. A NaN is the quiet one."""
         sources = range(self.random.randint(1, 4))
         numbers = [[element.decode(int(self.element(element), 16)) for _ in range(length)] for _ in sources]
         bits = [[element.encode(number) for number in of_one] for of_one in numbers]
         if self.random.random() < 0.5:
-            return f"hex:{partial.encode_terms(element, bits).hex()}"
+            return f"hex:{partial.encode_terms(element, bits, divisor).hex()}"
         sums = [elements.reduce_floats("sum", 1, list(map(element.decode, column))) for column in zip(*bits)]
-        return f"hex:{partial.encode_sums(element, sums).hex()}"
+        return f"hex:{partial.encode_sums(element, sums, divisor).hex()}"
 
     def element(self, element):
         """The bits of one: often near 1, or what is special."""

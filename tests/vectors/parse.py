@@ -280,7 +280,9 @@ class Parser:
         if exact:
             known |= {"wants-none": wire.NO_ELEMENTS, "disagree": wire.DISAGREE}
         marks, words = self.marks(words, known)
-        allowed = [*EXACT_LIMITS, "elements", "packed", "terms", "checksum", "key"] if exact else [*LIMITS, "words"]
+        allowed = (
+            [*EXACT_LIMITS, "elements", "packed", "terms", "by", "checksum", "key"] if exact else [*LIMITS, "words"]
+        )
         values = dict(self.pairs(words, allowed))
         values.setdefault("worker", str(worker))
         values.setdefault("kind", str(wire.KINDS["exact_contribution" if exact else "contribution"]))
@@ -317,6 +319,7 @@ class Parser:
         if checksum not in ("right", "wrong"):
             self.fail(f"checksum={checksum}: allowed are right and wrong")
         given, cut_into, terms = values.pop("elements"), values.pop("packed", ""), values.pop("terms", None)
+        by = values.pop("by", "0")
         values["type"] = number_of(values.get("type", "float32"), elements.NAMES)
         values["operation"] = number_of(values.pop("op", "sum"), elements.OPERATIONS)
         limits = EXACT_LIMITS | {"operation": 15}
@@ -328,7 +331,8 @@ class Parser:
         if terms is None:
             data = self.elements(given, kind)
         else:
-            data = self.partial(given, kind, self.number(terms, "terms", partial.MOST_TERMS))
+            divisor = self.number(by, "by", 0xFFFF)
+            data = self.partial(given, kind, self.number(terms, "terms", partial.MOST_TERMS), divisor)
         if cut_into:
             data = self.packed(cut_into, data, numbers["type"])
             numbers["flags"] = numbers.get("flags", 0) | wire.PACKED
@@ -370,14 +374,14 @@ class Parser:
             out += [value] * self.number(times or "1", "elements", 65536, 1)
         return out
 
-    def partial(self, text, number, terms):
+    def partial(self, text, number, terms, divisor):
         """A contribution to a partial sum: `terms` times all elements; with 0, sums as in `1.5+0x1p-100`."""
         kind, tokens = elements.TYPES[elements.NAMES[number]], self.each(text)
         if terms == 0:
-            return partial.encode_sums(kind, [sum_of(token) for token in tokens])
+            return partial.encode_sums(kind, [sum_of(token) for token in tokens], divisor)
         bits = [self.element(token, kind) for token in tokens]
         count = len(bits) // terms
-        return partial.encode_terms(kind, [bits[t * count : (t + 1) * count] for t in range(terms)])
+        return partial.encode_terms(kind, [bits[t * count : (t + 1) * count] for t in range(terms)], divisor)
 
     def element(self, text, kind):
         try:

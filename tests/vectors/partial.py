@@ -8,6 +8,8 @@ from vectors import elements
 
 HEAD = struct.Struct("<4H")
 MOST_TERMS = 128
+#: Divisors that a contribution has because a header cannot.
+OWN_DIVISORS = range(129, 1025)
 #: Of each type: the wide float, and the bytes of an exact sum as an integer.
 WIDE = {"float16": (elements.TYPES["float32"], 8), "bfloat16": (elements.TYPES["float32"], 36),
         "float32": (elements.FLOAT64, 36), "float64": (elements.FLOAT64, 264)}  # fmt: skip
@@ -29,6 +31,7 @@ class Partial:
 
     terms: int
     columns: list
+    divisor: int = 0
 
 
 def number_of(value):
@@ -39,13 +42,13 @@ def has(kind, number):
     return kind.decode(kind.encode(number)) == number
 
 
-def encode_terms(element, terms):
+def encode_terms(element, terms, divisor=0):
     """`terms`: of each source, the bits of all elements."""
     data = b"".join(elements.join(bits, element.size) for bits in terms)
-    return HEAD.pack(len(terms[0]), 0, len(terms), 0) + data
+    return HEAD.pack(len(terms[0]), 0, len(terms), divisor) + data
 
 
-def encode_sums(element, numbers):
+def encode_sums(element, numbers, divisor=0):
     wide, size = wide_of(element)
     highs, lows, listed = [], [], b""
     for index, number in enumerate(numbers):
@@ -56,7 +59,7 @@ def encode_sums(element, numbers):
         highs.append(wide.encode(high))
         lows.append(wide.encode(low))
     data = elements.join(highs + (lows if pairs(element) else []), wide.size)
-    return HEAD.pack(len(numbers), len(listed) // (2 + size), 0, 0) + data + listed
+    return HEAD.pack(len(numbers), len(listed) // (2 + size), 0, divisor) + data + listed
 
 
 def split_wide(element, number):
@@ -75,18 +78,21 @@ def decode(element, data):
     """A Partial; None: it is none. [PART-7]"""
     if len(data) < HEAD.size:
         return None
-    count, listed, terms, zero = HEAD.unpack(data[: HEAD.size])
+    count, listed, terms, divisor = HEAD.unpack(data[: HEAD.size])
     wide, size = wide_of(element)
     width = wide.size * (2 if pairs(element) else 1)
     numbers = count * (terms * element.size if terms else width)
     right = HEAD.size + numbers + listed * (2 + size) == len(data)
-    if not right or zero or count == 0 or terms > MOST_TERMS or listed > (0 if terms else count):
+    right = right and (divisor == 0 or divisor in OWN_DIVISORS)
+    if not right or count == 0 or terms > MOST_TERMS or listed > (0 if terms else count):
         return None
     body, entries = data[HEAD.size : HEAD.size + numbers], data[HEAD.size + numbers :]
     if terms:
         bits = elements.split(body, element.size)
-        return Partial(terms, [[element.decode(bits[t * count + i]) for t in range(terms)] for i in range(count)])
-    return with_list(element, [wide.decode(bits) for bits in elements.split(body, wide.size)], entries, count)
+        columns = [[element.decode(bits[t * count + i]) for t in range(terms)] for i in range(count)]
+        return Partial(terms, columns, divisor)
+    columns = with_list(element, [wide.decode(bits) for bits in elements.split(body, wide.size)], entries, count)
+    return columns and Partial(0, columns, divisor)
 
 
 def with_list(element, numbers, entries, count):
@@ -103,7 +109,7 @@ def with_list(element, numbers, entries, count):
         last = index
         units = int.from_bytes(entries[at + 2 : at + 2 + size], "little", signed=True)
         columns[index] = [number_of(units * Fraction(2) ** element.least)]
-    return Partial(0, columns)
+    return columns
 
 
 def together(element, parts, room):
@@ -113,13 +119,14 @@ def together(element, parts, room):
     as_terms = None
     if 0 < terms <= MOST_TERMS:
         bits = [[element.encode(column[t]) for column in columns] for t in range(terms)]
-        as_terms = encode_terms(element, bits)
+        as_terms = encode_terms(element, bits, parts[0].divisor)
     if as_terms is not None and len(as_terms) > room:
         as_terms = None
     wide, _ = wide_of(element)
     if as_terms is not None and terms * element.size <= wide.size * (2 if pairs(element) else 1):
         return as_terms
-    sums = encode_sums(element, [elements.reduce_floats("sum", 1, column) for column in columns])
+    totals = [elements.reduce_floats("sum", 1, column) for column in columns]
+    sums = encode_sums(element, totals, parts[0].divisor)
     if len(sums) <= (room if as_terms is None else len(as_terms)):
         return sums
     return as_terms
@@ -127,5 +134,6 @@ def together(element, parts, room):
 
 def rounded(element, parts, divisor):
     columns = zip(*(part.columns for part in parts))
+    divisor = parts[0].divisor or divisor
     return [element.encode(elements.reduce_floats("sum", divisor, [n for own in column for n in own]))
             for column in columns]  # fmt: skip

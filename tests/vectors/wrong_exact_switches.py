@@ -100,6 +100,11 @@ class RoundsPartialSumsTwice(WrongSwitch, found_by="exact_partial_sums"):
         return partial.rounded(element, once, divisor)
 
 
+class DividesPartialSumsByTheHeader(WrongSwitch, found_by="exact_partial_sums"):
+    def rounded(self, element, parts, divisor):
+        return super().rounded(element, [dataclasses.replace(part, divisor=0) for part in parts], divisor)
+
+
 class SendsSumsAlways(WrongSwitch, found_by="exact_partial_sums_tree"):
     def summed(self, element, parts, room):
         return super().summed(element, [dataclasses.replace(part, terms=0) for part in parts], room)

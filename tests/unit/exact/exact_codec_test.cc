@@ -103,6 +103,29 @@ TEST(ExactCodec, AMeanOfFloat16IsDividedBeforeTheSumOfAHostIsRounded) {
   EXPECT_EQ(ExactCodec(c, 0, 2).divisor(), 6);
 }
 
+// The header has no room for such a divisor. [ELANE-8, PART-3]
+TEST(ExactCodec, AMeanOfManyRanksIsDividedByHostsOrWherePartialSumsMeet) {
+  const float three = 3, five = 5;
+  Collective c;
+  c.count = 1;
+  c.operands()->inputs = {&three, &five};
+  for (const uint32_t divisor : {128U, 129U, 1024U}) {
+    c.operands()->divisor = divisor;
+    float sent = 0;
+    ASSERT_EQ(encode(ExactCodec(c, 0, 2), {0, 1}, reinterpret_cast<uint8_t*>(&sent)), 4U);
+    EXPECT_EQ(sent, divisor > 128 ? 8 / static_cast<float>(divisor) : 8.0F);
+    EXPECT_EQ(ExactCodec(c, 0, 2).divisor(), divisor > 128 ? 1 : divisor);
+    const ExactCodec partial(c, 0, 2, false, true, 512);
+    std::array<uint8_t, 512> payload{};
+    ASSERT_EQ(encode(partial, {0, 1}, payload.data()), 16U);
+    EXPECT_EQ(partial.divisor(), divisor > 128 ? 1 : divisor);
+    EXPECT_EQ(payload[6] | payload[7] << 8, divisor > 128 ? divisor : 0);
+  }
+  c.operands()->inputs.clear();
+  c.count = 0;
+  EXPECT_EQ(ExactCodec(c, 0, 2).divisor(), 1) << "an announcement";
+}
+
 TEST(ExactCodec, AMeanOfFloat16IsDividedByEachWorkerOfATree) {  // [ETREE-6]
   const uint16_t six = 0x4600, two = 0x4000;
   std::vector<uint16_t> tensor = {six};

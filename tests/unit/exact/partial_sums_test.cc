@@ -12,6 +12,7 @@
 
 #include "base/limits.h"
 #include "exact/rank_data.h"
+#include "kernels/exact_sum.h"
 #include "slots/partial_sum_room.h"
 
 namespace switchml {
@@ -101,6 +102,55 @@ TEST(PartialSums, OfTheMostRanksHaveRoom) {  // [PART-9]
         const RankData ranks(type, kMaxWorkers, elements, data, random);
         EXPECT_TRUE(same(type, through(ranks, {1, 4, 8}, 1, payload, random), ranks.sum(1))) << to_string(type);
         EXPECT_TRUE(same(type, through(ranks, {16, 2}, 128, payload, random), ranks.sum(128))) << to_string(type);
+      }
+    }
+  }
+}
+
+/// The sum of all ranks' terms, one element after the other, whatever their number.
+Bytes sum_one_by_one(const RankData& ranks, uint32_t divisor) {
+  const FloatFormat format = format_of(ranks.type);
+  const size_t size = element_bytes(ranks.type);
+  Bytes result(ranks.elements * size);
+  for (size_t i = 0; i < ranks.elements; ++i) {
+    std::vector<double> terms;
+    for (const Bytes& input : ranks.inputs) {
+      uint64_t bits = 0;
+      std::memcpy(&bits, &input[i * size], size);
+      terms.push_back(number_of(bits, format));
+    }
+    const uint64_t bits = exact_sum(terms.data(), terms.size(), divisor, format);
+    std::memcpy(&result[i * size], &bits, size);
+  }
+  return result;
+}
+
+// Hosts of many ranks, and many hosts; the divisor travels with the sums.
+TEST(PartialSums, Of1024RanksHaveTheBitsOfOneSum) {  // [PART-1, PART-3, PART-5, PART-6]
+  Random random(57);
+  for (const ElementType type : kFloats) {
+    for (const Data data : kAllData) {
+      const RankData ranks(type, kMaxRanks, 70, data, random);
+      for (const size_t of_a_host : {8, 100, 128}) {
+        for (const uint32_t divisor : {1U, 1024U, 1023U}) {
+          std::vector<Bytes> payloads;
+          std::vector<PartialSum> hosts;
+          for (size_t begin = 0; begin < ranks.inputs.size(); begin += of_a_host) {
+            std::vector<PartialSum> terms;
+            for (size_t rank = begin; rank < std::min(begin + of_a_host, ranks.inputs.size()); ++rank) {
+              terms.push_back(term_of(type, ranks.inputs[rank].data(), ranks.elements));
+              terms.back().divisor = divisor > kMaxHeaderDivisor ? divisor : 0;
+            }
+            payloads.push_back(together(terms, kMaxPayloadBytes));
+          }
+          for (const Bytes& payload : payloads) hosts.push_back(parsed(type, payload));
+          EXPECT_EQ(hosts[0].divisor, divisor > kMaxHeaderDivisor ? divisor : 0);
+          Bytes result(ranks.inputs[0].size());
+          round_partial_sums(hosts.data(), hosts.size(), divisor, result.data());
+          ASSERT_TRUE(same(type, result, sum_one_by_one(ranks, divisor)))
+              << to_string(type) << ", data " << static_cast<int>(data) << ", hosts of " << of_a_host << " by "
+              << divisor;
+        }
       }
     }
   }
@@ -217,7 +267,11 @@ TEST(PartialSums, AreNotTakenWithABadHeadOrList) {  // [PART-7]
   EXPECT_FALSE(takes(sums(1, {0}, 0x3f)));        // It has a number.
   EXPECT_FALSE(takes({0, 0, 0, 0, 1, 0, 0, 0}));  // No elements.
   EXPECT_TRUE(takes({1, 0, 0, 0, 1, 0, 0, 0, 0, 0}));
-  EXPECT_FALSE(takes({1, 0, 0, 0, 1, 0, 1, 0, 0, 0}));  // The last field is 0.
+  for (const int divisor : {1, 128, 1025, 65535}) {  // None, or one that a header cannot have.
+    EXPECT_FALSE(takes({1, 0, 0, 0, 1, 0, static_cast<uint8_t>(divisor), static_cast<uint8_t>(divisor >> 8), 0, 0}));
+  }
+  EXPECT_TRUE(takes({1, 0, 0, 0, 1, 0, 129, 0, 0, 0}));
+  EXPECT_TRUE(takes({1, 0, 0, 0, 1, 0, 0, 4, 0, 0}));
   EXPECT_FALSE(takes({1, 0, 1, 0, 1, 0, 0, 0, 0, 0}));  // Terms are not listed.
   Bytes many(8 + 2 * (kMaxWorkers + 1));
   many[0] = 1;

@@ -216,6 +216,98 @@ void expect_the_switch_s_words(const Collective& c, const ChunkPlan& plan, wire:
       << to_string(c.op) << " of " << to_string(c.type);
 }
 
+// However many ranks have it: all ranks of all hosts would not fit ten bits. [CALL-9]
+void expect_the_switch_s_classes(const Collective& c, const ChunkPlan& plan, ElementRange range) {
+  const auto encode = [&](const IntegerCodec& codec, uint8_t* words) { return codec.encode_nonfinite(range, words); };
+  std::vector<uint8_t> words(4096 * kWordBytes);
+  const int ranks = static_cast<int>(c.operands()->inputs.size()) + 3;
+  words.resize(encode(IntegerCodec(c, plan, ranks, 4), words.data()) * kWordBytes);
+  std::vector<uint8_t> once = by_switch(c.operands()->inputs, c, plan, wire::Operation::kSum, 4, encode);
+  for (size_t i = 0; i < once.size() / kWordBytes; ++i)
+    wire::detail::store<uint32_t>(&once[i * kWordBytes], counted_once(word(once, i)));
+  EXPECT_EQ(words, once) << to_string(c.type);
+}
+
+using Tensors = std::vector<std::vector<float>>;
+constexpr size_t kHostRanks = 128;
+
+/// What a switch makes of the words of hosts of 128 ranks.
+template <typename Encode>
+std::vector<uint8_t> by_hosts(const Tensors& tensors, Collective c, const ChunkPlan& plan, wire::Operation how,
+                              int significant_bits, const Encode& encode) {
+  std::vector<uint8_t> words(4096 * kWordBytes);
+  std::vector<uint32_t> total(4096);
+  size_t n = 0;
+  for (size_t first = 0; first < tensors.size(); first += kHostRanks) {
+    c.operands()->inputs.clear();
+    for (size_t rank = first; rank < first + kHostRanks; ++rank) c.operands()->inputs.push_back(tensors[rank].data());
+    n = encode(IntegerCodec(c, plan, static_cast<int>(tensors.size()), significant_bits), words.data());
+    for (size_t i = 0; i < n; ++i) {
+      total[i] = how == wire::Operation::kSum ? total[i] + word(words, i) : std::max(total[i], word(words, i));
+    }
+  }
+  words.resize(n * kWordBytes);
+  for (size_t i = 0; i < n; ++i) wire::detail::store<uint32_t>(&words[i * kWordBytes], total[i]);
+  return words;
+}
+
+/// A block that lies in the superblock alone, reduced.
+void reduce_block(const Tensors& tensors, const Collective& c, int significant_bits, Width* width) {
+  const ElementRange all{0, c.count};
+  const ChunkPlan plan(c.type, true, all, 4096);
+  const IntegerCodec codec(c, plan, static_cast<int>(tensors.size()), significant_bits);
+  const auto exponents = by_hosts(tensors, c, plan, wire::Operation::kMax, significant_bits,
+                                  [](const IntegerCodec& one, uint8_t* words) { return one.encode_call(0, words); });
+  const BlockExponents block{static_cast<uint8_t>(word(exponents, 0)), static_cast<uint8_t>(word(exponents, 1))};
+  *width = WidthChoice(c.type, static_cast<int>(tensors.size()), significant_bits).of(block);
+  Superblock superblock = known(plan, {block.largest}, {*width});
+  std::vector<uint8_t> classes(c.count);
+  superblock.classes = classes.data();
+  superblock.has_nonfinite = word(exponents, 2) != 0;
+  const auto counts =
+      by_hosts(tensors, c, plan, wire::Operation::kSum, significant_bits,
+               [&](const IntegerCodec& one, uint8_t* words) { return one.encode_nonfinite(all, words); });
+  codec.decode_nonfinite(counts.data(), all, &superblock);
+  const auto data =
+      by_hosts(tensors, c, plan, wire::Operation::kSum, significant_bits,
+               [&](const IntegerCodec& one, uint8_t* words) { return one.encode_data(all, &superblock, words); });
+  codec.decode_data(data.data(), all, &superblock);
+}
+
+TEST(IntegerCodec, HostsOf1024RanksAddUp) {  // [WORD-8, WORD-12, CALL-9]
+  constexpr size_t kCount = 256;
+  constexpr float kInfinity = std::numeric_limits<float>::infinity();
+  std::mt19937 random(9);
+  std::normal_distribution<float> normal;
+  Tensors tensors(kMaxRanks, std::vector<float>(kCount));
+  std::vector<double> exact(kCount);
+  double largest = 0;
+  for (auto& tensor : tensors) {
+    for (size_t i = 0; i < kCount; ++i) {
+      exact[i] += static_cast<double>(tensor[i] = normal(random));
+      largest = std::max(largest, static_cast<double>(std::abs(tensor[i])));
+    }
+    tensor[100] = kInfinity;  // 1,024 times, which ten bits do not have.
+  }
+  tensors[700][101] = std::numeric_limits<float>::quiet_NaN();
+  for (const int significant_bits : {0, 24}) {  // As few bits as there are, and as many as keep each term.
+    std::vector<float> out(kCount);
+    Collective c = of(ReduceOp::kSum, ElementType::kFloat32, nullptr, out.data(), kCount);
+    c.operands()->divisor = kMaxRanks;
+    Width width = Width::kNone;
+    reduce_block(tensors, c, significant_bits, &width);
+    const int bits = WidthChoice(c.type, kMaxRanks, significant_bits).bits(width);
+    const double unit = std::ldexp(largest, -bits);
+    for (size_t i = 0; i < kCount; ++i) {
+      if (i == 100 || i == 101) continue;
+      ASSERT_LE(std::abs(static_cast<double>(out[i]) - exact[i] / kMaxRanks), unit + std::abs(exact[i]) * 0x1p-32)
+          << i << " with " << bits << " bits";
+    }
+    EXPECT_EQ(out[100], kInfinity);
+    EXPECT_TRUE(std::isnan(out[101]));
+  }
+}
+
 TEST(IntegerCodec, SeveralInputsAreWhatASwitchWouldMakeOfThem) {  // [HOST-2]
   constexpr size_t kCount = 700;
   std::mt19937_64 random(5);
@@ -246,9 +338,7 @@ TEST(IntegerCodec, SeveralInputsAreWhatASwitchWouldMakeOfThem) {  // [HOST-2]
             return codec.encode_data(range, &superblock, words);
           });
           if (!with_exponents) continue;
-          expect_the_switch_s_words(c, plan, wire::Operation::kSum, [&](const IntegerCodec& codec, uint8_t* words) {
-            return codec.encode_nonfinite(range, words);
-          });
+          expect_the_switch_s_classes(c, plan, range);
         }
         expect_the_switch_s_words(c, plan, wire::Operation::kMax, [&](const IntegerCodec& codec, uint8_t* words) {
           return codec.encode_call(0, words);

@@ -44,6 +44,15 @@ TEST(Nonfinite, CountsOfAllRanksDoNotRunIntoEachOther) {
   EXPECT_LT(static_cast<uint32_t>(kMaxWorkers), 0x3ffU);
 }
 
+TEST(Nonfinite, SeveralTermsCountAsOneOfEachClass) {  // [CALL-9]
+  EXPECT_EQ(counted_once(0), 0U);
+  for (const uint32_t counts : {kCountNan, kCountPosInf, kCountNegInf, kCountNan + kCountPosInf + kCountNegInf}) {
+    EXPECT_EQ(counted_once(counts), counts);
+    EXPECT_EQ(counted_once(kMaxHostRanks * counts), counts);
+    EXPECT_EQ(nonfinite_class(kMaxWorkers * counted_once(kMaxHostRanks * counts)), nonfinite_class(counts));
+  }
+}
+
 /// The pattern of each class in `type`.
 std::vector<uint32_t> patterns(ElementType type) {
   if (type == ElementType::kFloat32) return {0x7fc00000U, 0x7f800000U, 0xff800000U};

@@ -229,7 +229,9 @@ TEST(Width, NoSumOverflowsItsWidth) {  // [WORD-8, WORD-13, WORD-14]
     const float largest = type == ElementType::kFloat32   ? 2.0F - 0x1p-23F
                           : type == ElementType::kFloat16 ? 2.0F - 0x1p-10F
                                                           : 2.0F - 0x1p-7F;
-    for (int ranks = 1; ranks <= kMaxWorkers; ++ranks) {
+    std::vector<int> numbers = {129, 200, 256, 500, 513, 1000, 1023, kMaxRanks};
+    for (int ranks = 1; ranks <= kMaxWorkers; ++ranks) numbers.push_back(ranks);
+    for (const int ranks : numbers) {
       for (const int depth : {0, 5, 12, 20, 35, 60}) {
         if (type == ElementType::kFloat16 && depth > 20) continue;
         for (const float sign : {1.0F, -1.0F}) {

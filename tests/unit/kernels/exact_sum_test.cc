@@ -102,7 +102,7 @@ TEST(ExactSum, IsTheNearestNumber) {
     std::vector<double> numbers(1 + random() % (random() % 50 == 0 ? kMaxWorkers : 9));
     for (double& number : numbers) number = value_of(random_term(format, lowest, span, random), format);
     if (numbers.size() > 1 && random() % 3 == 0) numbers[1] = -numbers[0];
-    const uint32_t divisor = static_cast<uint32_t>(random() % 2 == 0 ? 1 : 1 + random() % kMaxWorkers);
+    const uint32_t divisor = static_cast<uint32_t>(random() % 2 == 0 ? 1 : 1 + random() % kMaxRanks);
     // A quotient below float64's smallest numbers cannot be told from a midpoint by products that are no numbers.
     if (round % 4 == 3 && divisor != 1 && lowest < 120) continue;
     const uint64_t bits = exact_sum(numbers.data(), numbers.size(), divisor, format);

@@ -209,7 +209,7 @@ TEST_P(ScalarRow, DequantizeRoundsToNearestEven) {  // [WORD-9]
   for (int round = 0; round < 60000; ++round) {
     const auto word = static_cast<int32_t>(random()) >> (random() % 32);
     const int exponent = row == 1 ? static_cast<int>(random() % 60) - 50 : static_cast<int>(random() % 260) - 155;
-    const float divisor = round % 2 == 0 ? 1.0F : static_cast<float>(1 + random() % 128);
+    const float divisor = round % 2 == 0 ? 1.0F : static_cast<float>(1 + random() % kMaxRanks);
     std::vector<uint8_t> words(4);
     put_word(words, 0, word);
     uint32_t found = 0;
@@ -230,7 +230,7 @@ TEST(Scalar, ExactSumsAreThoseOfTheFixedPoint) {
     const int row = round % 4;
     const size_t size = testing::kFloatBytes[row];
     const size_t count = 1 + random() % (round % 20 < 4 ? kMaxSources : 5);
-    const auto divisor = static_cast<uint32_t>(round % 3 == 0 ? 1 : 1 + random() % kMaxSources);
+    const auto divisor = static_cast<uint32_t>(round % 3 == 0 ? 1 : 1 + random() % kMaxRanks);
     std::vector<testing::Buffer> terms(count, testing::Buffer(kElements * size, 0));
     testing::fill_terms(terms, row, kElements, random);
     std::vector<const void*> sources;

@@ -102,7 +102,7 @@ TEST(NarrowFloats, SumsAndMeansOfAllPairsAreRoundedOnce) {  // [OP-1, OP-2, OP-3
   all_pairs(&first, &second);
   const uint8_t* inputs[] = {first.data(), second.data()};
   for (const ElementType type : kFloat8) {
-    for (const uint32_t divisor : {1U, 2U, 3U, 128U}) {
+    for (const uint32_t divisor : {1U, 2U, 3U, 128U, 1023U, 1024U}) {
       Bytes out(first.size());
       sum_float8(type, inputs, 2, out.size(), divisor, out.data());
       for (size_t i = 0; i < out.size(); ++i) {
@@ -125,7 +125,7 @@ TEST(NarrowFloats, SumsOfAsManyAsThereMayBe) {
       for (uint8_t& byte : one) byte = static_cast<uint8_t>(random() % 0x7b | (random() % 2 << 7));
       inputs.push_back(one.data());
     }
-    for (const uint32_t divisor : {1U, 77U, 128U}) {
+    for (const uint32_t divisor : {1U, 77U, 128U, 1021U}) {
       Bytes out(kCount);
       sum_float8(type, inputs.data(), inputs.size(), kCount, divisor, out.data());
       for (size_t i = 0; i < kCount; ++i) {

@@ -93,7 +93,7 @@ TEST_P(PartialSumTables, RoundWhatTheyProveAsExactSumDoes) {
   for (const Type& type : kTypes) {
     for (const uint64_t spread : {3, 12}) {
       for (const size_t ranks : {1, 2, 3, 8, 128}) {
-        for (const uint32_t divisor : {1U, 2U, 3U, 7U, 127U, 128U}) {
+        for (const uint32_t divisor : {1U, 2U, 3U, 7U, 127U, 128U, 1023U, 1024U}) {
           const SumMask bad = check_rounded(*kernels_, Sum(type, ranks, spread, random), divisor);
           const bool is_simple = type.type != ElementType::kFloat64 || ranks < 8;
           EXPECT_TRUE(bad == 0 || !is_simple) << to_string(type.type) << ", " << ranks << ", " << divisor;

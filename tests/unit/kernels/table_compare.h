@@ -145,7 +145,9 @@ inline Scale any_scale(Random& random) {
   }
 }
 
-inline float any_divisor(Random& random) { return random() % 2 == 0 ? 1.0F : static_cast<float>(1 + random() % 128); }
+inline float any_divisor(Random& random) {
+  return random() % 2 == 0 ? 1.0F : static_cast<float>(1 + random() % kMaxRanks);
+}
 
 class TableComparison {
  public:
@@ -229,7 +231,7 @@ class TableComparison {
     fill_terms(terms, row, n, random_);
     for (const Buffer& term : terms) sources.push_back(term.data());
     const uint64_t chance = random_() % 4;
-    const auto divisor = static_cast<uint32_t>(chance < 2 ? 1 : chance == 2 ? count : 1 + random_() % kMaxSources);
+    const auto divisor = static_cast<uint32_t>(chance < 2 ? 1 : chance == 2 ? count : 1 + random_() % kMaxRanks);
     compare("exact sum " + std::string(kFloatNames[row]) + " of " + std::to_string(count) + ", divided by " +
                 std::to_string(divisor),
             n, bytes,

@@ -11,11 +11,12 @@
 
 #include "base/random.h"
 #include "live/live_page.h"
+#include "seal/derive.h"
 
 namespace switchml {
 namespace {
 
-constexpr SipKey kKey{11, 22};
+constexpr SealKey kKey{{11, 22}};
 
 class LiveDoorTest : public testing::Test {
  protected:
@@ -54,15 +55,16 @@ class LiveDoorTest : public testing::Test {
     }
     return all;
   }
-  static std::string proof(const SipKey& key, const char* word, const std::string& nonces) {
+  static std::string proof(const SealKey& key, const char* word, const std::string& nonces) {
     char said[24] = {};
     std::memcpy(said, word, std::strlen(word));
     std::memcpy(said + 8, nonces.data(), 16);
-    const uint64_t hash = siphash24(key, said, sizeof said);
-    return {reinterpret_cast<const char*>(&hash), sizeof hash};
+    const seal::Hash hash =
+        seal::hmac_sha256(seal::view(key.bytes), {{reinterpret_cast<const uint8_t*>(said), sizeof said}});
+    return {reinterpret_cast<const char*>(hash.data()), 8};
   }
   /// What a question by this key brings; `nonces`: of both.
-  static std::string ask(const Fd& fd, const SipKey& key, std::string* nonces) {
+  static std::string ask(const Fd& fd, const SealKey& key, std::string* nonces) {
     const std::string greeting = read(fd, 16);
     EXPECT_EQ(greeting.substr(0, 8), std::string(kDoorMagic, 8));
     *nonces = greeting.substr(8) + "12345678";
@@ -93,7 +95,7 @@ TEST_F(LiveDoorTest, GivesPagesToThoseThatKnowTheKey) { expect_an_answer(); }
 TEST_F(LiveDoorTest, GivesNothingToOthers) {
   const Fd fd = connect();
   std::string nonces;
-  EXPECT_EQ(ask(fd, {11, 23}, &nonces), "");
+  EXPECT_EQ(ask(fd, {{11, 23}}, &nonces), "");
   expect_an_answer();
 }
 
@@ -105,7 +107,7 @@ TEST_F(LiveDoorTest, TakesNoQuestionTwice) {
 }
 
 TEST_F(LiveDoorTest, KeysStayHere) {
-  group_->show_doors("0 127.0.0.1:1 11 22-the-key");
+  group_->show_doors("0 127.0.0.1:1 the-key");
   const Fd fd = connect();
   std::string nonces;
   EXPECT_EQ(ask(fd, kKey, &nonces).find("the-key"), std::string::npos);

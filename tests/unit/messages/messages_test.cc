@@ -59,16 +59,18 @@ std::unique_ptr<MessageTransport> transport_of(const std::shared_ptr<const Segme
   return std::make_unique<MailTransport>(Mail(shape.ranks, segment->data() + mail_begin(shape)), rank, segment);
 }
 
+enum class Way { kMemory, kTcp, kSealedTcp };
+
 class MailThreads {
  public:
-  MailThreads(int ranks, bool over_tcp) {
+  MailThreads(int ranks, Way way) {
     const BoardShape shape = shape_for(ranks);
     auto segment = Segment::create(segment_bytes(shape, 0));
     EXPECT_TRUE(segment.ok());
     const auto memory = std::make_shared<const Segment>(std::move(segment.value()));
-    switchml::testing::TcpRanks tcp(ranks);
+    switchml::testing::TcpRanks tcp(ranks, way == Way::kSealedTcp);
     for (int rank = 0; rank < ranks; ++rank) {
-      auto transport = over_tcp ? tcp.transport(rank) : transport_of(memory, shape, rank);
+      auto transport = way != Way::kMemory ? tcp.transport(rank) : transport_of(memory, shape, rank);
       ranks_.push_back(std::make_unique<Messages>(std::move(transport), kSpin));
     }
   }
@@ -97,16 +99,15 @@ void work(Messages& messages, const Awaited& post) {
   while (!post.over && monotonic_now() < end) messages.work_until([&] { return post.over.load(); }, end);
 }
 
-class MessagesOverEach : public ::testing::TestWithParam<bool> {
- protected:
-  static bool over_tcp() { return GetParam(); }
-};
-INSTANTIATE_TEST_SUITE_P(Transports, MessagesOverEach, ::testing::Bool(),
-                         [](const auto& over_tcp) { return over_tcp.param ? "Tcp" : "Memory"; });
+class MessagesOverEach : public ::testing::TestWithParam<Way> {};
+INSTANTIATE_TEST_SUITE_P(Transports, MessagesOverEach, ::testing::Values(Way::kMemory, Way::kTcp, Way::kSealedTcp),
+                         [](const auto& way) {
+                           return way.param == Way::kMemory ? "Memory" : way.param == Way::kTcp ? "Tcp" : "SealedTcp";
+                         });
 
 TEST_P(MessagesOverEach, ComeThoughNobodyWorksForThem) {
   for (const size_t bytes : {size_t{0}, size_t{4}, kManyPieces}) {
-    MailThreads host(2, over_tcp());
+    MailThreads host(2, GetParam());
     Awaited& sent = host.send(0, 1, 7, bytes, 5);
     Awaited& received = host.receive(1, 0, 7, bytes);
     EXPECT_TRUE(sent.wait().ok());
@@ -118,7 +119,7 @@ TEST_P(MessagesOverEach, ComeThoughNobodyWorksForThem) {
 }
 
 TEST_P(MessagesOverEach, AreTheWorkOfWhoeverWaits) {
-  MailThreads host(2, over_tcp());
+  MailThreads host(2, GetParam());
   std::thread other([&] {
     for (int i = 0; i < 300; ++i) {
       Awaited received(4096);
@@ -142,7 +143,7 @@ TEST_P(MessagesOverEach, AreTheWorkOfWhoeverWaits) {
 }
 
 TEST_P(MessagesOverEach, OneCallerWorksForAll) {
-  MailThreads host(2, over_tcp());
+  MailThreads host(2, GetParam());
   Awaited& never = host.receive(0, 1, 9, 4);
   std::atomic<bool> works{false};
   std::thread caller([&] {
@@ -160,7 +161,7 @@ TEST_P(MessagesOverEach, OneCallerWorksForAll) {
 
 // The thread has ended a message and has not told of it yet; the caller that waits for it goes to sleep.
 TEST_P(MessagesOverEach, WakeACallerThatSleptBeforeItWasTold) {
-  MailThreads host(2, over_tcp());
+  MailThreads host(2, GetParam());
   std::promise<void> telling;
   std::atomic<int> questions{0};
   std::atomic<bool> over{false};
@@ -183,7 +184,7 @@ TEST_P(MessagesOverEach, WakeACallerThatSleptBeforeItWasTold) {
 }
 
 TEST_P(MessagesOverEach, LeaveTheRestToTheThread) {
-  MailThreads host(2, over_tcp());
+  MailThreads host(2, GetParam());
   Awaited& received = host.receive(0, 1, 0, kManyPieces);
   EXPECT_TRUE(host[0].work_until([&] { return received.over.load(); }, monotonic_now())) << "no time";
   host.send(1, 0, 0, kManyPieces);
@@ -191,7 +192,7 @@ TEST_P(MessagesOverEach, LeaveTheRestToTheThread) {
 }
 
 TEST_P(MessagesOverEach, TellOfATimeout) {
-  MailThreads host(2, over_tcp());
+  MailThreads host(2, GetParam());
   std::promise<Status> told;
   host[0].when_failed([&](const Status& status) { told.set_value(status); });
   Awaited late(4);
@@ -209,7 +210,7 @@ TEST_P(MessagesOverEach, TellOfATimeout) {
 }
 
 TEST_P(MessagesOverEach, ObserveAnEarlierDeadline) {
-  MailThreads host(2, over_tcp());
+  MailThreads host(2, GetParam());
   Awaited later(4);
   Message message = later.message(1, 0);
   message.deadline = monotonic_now() + kLong;
@@ -223,7 +224,7 @@ TEST_P(MessagesOverEach, ObserveAnEarlierDeadline) {
 }
 
 TEST_P(MessagesOverEach, EndWithAnErrorFromOutside) {
-  MailThreads host(2, over_tcp());
+  MailThreads host(2, GetParam());
   host[0].when_failed([](const Status&) { FAIL() << "who fails them knows"; });
   Awaited& waited_for = host.receive(0, 1, 0, 4);
   Awaited& other = host.send(0, 1, 1, kManyPieces);
@@ -237,7 +238,7 @@ TEST_P(MessagesOverEach, EndWithAnErrorFromOutside) {
 }
 
 TEST_P(MessagesOverEach, EndWhenTheyAreClosed) {
-  MailThreads host(2, over_tcp());
+  MailThreads host(2, GetParam());
   Awaited& here = host.receive(0, 1, 0, 4);
   Awaited& there = host.receive(1, 0, 0, 4);
   std::thread caller([&] { work(host[0], here); });
@@ -252,7 +253,7 @@ TEST_P(MessagesOverEach, EndWhenTheyAreClosed) {
 TEST_P(MessagesOverEach, TakeManyThreads) {
   constexpr int kThreads = 4;
   constexpr int kEach = 100;
-  MailThreads host(2, over_tcp());
+  MailThreads host(2, GetParam());
   std::vector<std::thread> threads;
   for (int i = 0; i < 2 * kThreads; ++i) {
     threads.emplace_back([&host, rank = i % 2, tag = i / 2] {

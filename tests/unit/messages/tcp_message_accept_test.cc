@@ -17,14 +17,15 @@ using testing::kLarge;
 using testing::TcpMessengers;
 
 class TcpMessageAccept : public TcpMessengers {};
+INSTANTIATE_TEST_SUITE_P(Connections, TcpMessageAccept, ::testing::Bool(), testing::name_of_sealed);
 
-TEST_F(TcpMessageAccept, HearNoStrangers) {
+TEST_P(TcpMessageAccept, HearNoStrangers) {
   begin(2);
   std::deque<Fd> strangers;
   for (int i = 0; i < 40; ++i) strangers.push_back(stranger(1));
   MessageGreeting wrong;
   wrong.key = 7;
-  EXPECT_EQ(::send(strangers.back().get(), &wrong, sizeof wrong, MSG_NOSIGNAL), static_cast<ssize_t>(sizeof wrong));
+  strangers.push_back(greet(1, wrong).release());
   EXPECT_GT(::send(strangers.front().get(), "GET / HTTP/1.1\r\n\r\n", 18, MSG_NOSIGNAL), 0);
   End& received = receive(1, 0, 1, kLarge);
   send(0, 1, 1, kLarge, 3);
@@ -37,24 +38,23 @@ TEST_F(TcpMessageAccept, HearNoStrangers) {
   step_until([&] { return is_closed(strangers.front()) && is_closed(strangers.back()); });
 }
 
-TEST_F(TcpMessageAccept, TakeARankOnce) {
+TEST_P(TcpMessageAccept, TakeARankOnce) {
   begin(2);
   End& received = receive(1, 0, 1, 4);
   send(0, 1, 1, 4, 3);
   step_until([&] { return received.ends > 0; });
-  const Fd second = stranger(1);
   MessageGreeting greeting;
   greeting.key = 101;
-  EXPECT_GT(::send(second.get(), &greeting, sizeof greeting, MSG_NOSIGNAL), 0);
+  const ByteStream second = greet(1, greeting);
   int error = 0;
-  step_until([&] { return is_over(second.get(), &error); });
+  step_until([&] { return is_over(second.fd(), &error); });
   End& again = receive(1, 0, 1, 4);
   send(0, 1, 1, 4, 5);
   step_until([&] { return again.ends > 0; });
   EXPECT_TRUE(again.ok());
 }
 
-TEST_F(TcpMessageAccept, StrangersDoNotPutOffALeave) {
+TEST_P(TcpMessageAccept, StrangersDoNotPutOffALeave) {
   begin(2);
   std::deque<Fd> strangers;
   strangers.push_back(stranger(1));
@@ -70,7 +70,7 @@ TEST_F(TcpMessageAccept, StrangersDoNotPutOffALeave) {
   EXPECT_NE(received.error().find("rank 0 left the session"), std::string::npos) << received.error();
 }
 
-TEST_F(TcpMessageAccept, GoesOnWhenThereAreDescriptorsAgain) {
+TEST_P(TcpMessageAccept, GoesOnWhenThereAreDescriptorsAgain) {
   begin(2);
   rlimit limit{};
   ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &limit), 0);
@@ -92,7 +92,7 @@ TEST_F(TcpMessageAccept, GoesOnWhenThereAreDescriptorsAgain) {
   EXPECT_TRUE(received.ok()) << received.error();
 }
 
-TEST_F(TcpMessageAccept, ARankThatSpeaksNonsenseIsTheEnd) {
+TEST_P(TcpMessageAccept, ARankThatSpeaksNonsenseIsTheEnd) {
   const MessageRecord unasked{MessageRecord::kPiece, 0, 0, 4, 0};
   const MessageRecord unoffered{MessageRecord::kWanted, 0, 77, 0, 0};
   const MessageRecord unknown{99, 0, 0, 0, 0};

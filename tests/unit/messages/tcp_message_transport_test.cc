@@ -18,7 +18,9 @@ using testing::TcpMessengers;
 
 constexpr size_t kShort = 16 * 1024;
 
-TEST_F(TcpMessengers, MoveMessagesOfEverySizeWhoeverIsFirst) {
+INSTANTIATE_TEST_SUITE_P(Connections, TcpMessengers, ::testing::Bool(), testing::name_of_sealed);
+
+TEST_P(TcpMessengers, MoveMessagesOfEverySizeWhoeverIsFirst) {
   begin(2);
   for (const size_t bytes : {size_t{0}, size_t{1}, kShort, kShort + 1, kLarge}) {
     for (const bool send_first : {true, false}) {
@@ -32,7 +34,7 @@ TEST_F(TcpMessengers, MoveMessagesOfEverySizeWhoeverIsFirst) {
   }
 }
 
-TEST_F(TcpMessengers, MoveLargeOnesBothWaysAtOnce) {
+TEST_P(TcpMessengers, MoveLargeOnesBothWaysAtOnce) {
   begin(3);
   for (int from = 0; from < 3; ++from) {
     for (int to = 0; to < 3; ++to) {
@@ -50,7 +52,7 @@ TEST_F(TcpMessengers, MoveLargeOnesBothWaysAtOnce) {
 }
 
 // What no rank asks for stays with its sender, but for a bounded part; the rest of the messages goes past it.
-TEST_F(TcpMessengers, SendNoMoreUnaskedThanAllowed) {
+TEST_P(TcpMessengers, SendNoMoreUnaskedThanAllowed) {
   begin(2);
   for (int i = 0; i < 100; ++i) send(0, 1, 1, kShort, static_cast<uint8_t>(i));
   End& other = receive(1, 0, 2, kLarge);
@@ -67,7 +69,7 @@ TEST_F(TcpMessengers, SendNoMoreUnaskedThanAllowed) {
   step_until([&] { return ends.back().ends > 0; });
 }
 
-TEST_F(TcpMessengers, TellOfAnotherSizeAndGoOn) {
+TEST_P(TcpMessengers, TellOfAnotherSizeAndGoOn) {
   begin(2);
   for (const size_t bytes : {size_t{8}, 4 * kShort}) {
     End& sent = send(0, 1, 0, bytes);
@@ -85,7 +87,7 @@ TEST_F(TcpMessengers, TellOfAnotherSizeAndGoOn) {
 // ---- departure ----
 
 // By its connections, or, of one that has none, by others.
-TEST_F(TcpMessengers, FindAllThatARankSentBeforeItLeft) {
+TEST_P(TcpMessengers, FindAllThatARankSentBeforeItLeft) {
   for (const bool told_by_others : {false, true}) {
     messengers.clear();
     transports.clear();
@@ -112,7 +114,7 @@ TEST_F(TcpMessengers, FindAllThatARankSentBeforeItLeft) {
   }
 }
 
-TEST_F(TcpMessengers, HearOfALeaveThroughTheirOwnConnection) {
+TEST_P(TcpMessengers, HearOfALeaveThroughTheirOwnConnection) {
   begin(2);
   End& received = receive(1, 0, 1, 4);
   for (int i = 0; i < 50; ++i) step(1), step(0);
@@ -121,7 +123,7 @@ TEST_F(TcpMessengers, HearOfALeaveThroughTheirOwnConnection) {
   EXPECT_THAT(received.error(), HasSubstr("rank 0 left the session"));
 }
 
-TEST_F(TcpMessengers, AreBusyUntilARefusalHasBeenTold) {
+TEST_P(TcpMessengers, AreBusyUntilARefusalHasBeenTold) {
   begin(2);
   kill(1);
   send(0, 1, 1, 4);
@@ -134,7 +136,7 @@ TEST_F(TcpMessengers, AreBusyUntilARefusalHasBeenTold) {
   EXPECT_TRUE(is_busy) << "nothing would step it";
 }
 
-TEST_F(TcpMessengers, SayWhyARankGaveUp) {
+TEST_P(TcpMessengers, SayWhyARankGaveUp) {
   begin(2);
   End& received = receive(1, 0, 1, 4);
   send(0, 1, 2, 4);
@@ -145,7 +147,7 @@ TEST_F(TcpMessengers, SayWhyARankGaveUp) {
   EXPECT_THAT(received.error(), HasSubstr("rank 0 gave up: it took too long"));
 }
 
-TEST_F(TcpMessengers, EndAMomentAfterAConnectionBroke) {
+TEST_P(TcpMessengers, EndAMomentAfterAConnectionBroke) {
   begin(2);
   End& received = receive(1, 0, 1, 4);
   send(0, 1, 2, 4);

@@ -1,4 +1,4 @@
-// Messengers over TCP, stepped in one thread.
+// Messengers over TCP, stepped in one thread: as they are, and sealed.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -7,9 +7,11 @@
 #include <deque>
 #include <functional>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "messages/messenger.h"
+#include "messages/tcp_message_wire.h"
 #include "shm/mail_memory.h"
 #include "tcp_ranks.h"
 
@@ -20,10 +22,12 @@ using shm::testing::End;
 inline constexpr size_t kLarge = 3 << 20;  // more than the kernel's buffers and the transport's hold
 inline constexpr Duration kLong = seconds(120);
 
-class TcpMessengers : public ::testing::Test {
+/// The parameter: whether connections are sealed.
+class TcpMessengers : public ::testing::TestWithParam<bool> {
  protected:
-  void begin(int ranks) {
-    tcp = std::make_unique<TcpRanks>(ranks);
+  void begin(int ranks, const std::function<void(TcpRanks&)>& before = {}) {
+    tcp = std::make_unique<TcpRanks>(ranks, GetParam());
+    if (before) before(*tcp);
     for (int rank = 0; rank < ranks; ++rank) {
       transports.push_back(tcp->transport(rank));
       messengers.push_back(std::make_unique<Messenger>(*transports.back()));
@@ -75,10 +79,22 @@ class TcpMessengers : public ::testing::Test {
     return fd;
   }
 
+  /// What a stranger begins with that knows this greeting's key, and how to seal it.
+  ByteStream greet(int at, const MessageGreeting& greeting) {
+    const auto* const bytes = reinterpret_cast<const uint8_t*>(&greeting);
+    ByteStream stream(stranger(at), tcp->door(at).sealed, {bytes, sizeof greeting});
+    EXPECT_EQ(stream.send({}), 0);
+    return stream;
+  }
+
   std::unique_ptr<TcpRanks> tcp;
   std::vector<std::unique_ptr<MessageTransport>> transports;
   std::vector<std::unique_ptr<Messenger>> messengers;
   std::deque<End> ends;
 };
+
+inline std::string name_of_sealed(const ::testing::TestParamInfo<bool>& sealed) {
+  return sealed.param ? "Sealed" : "Plain";
+}
 
 }  // namespace switchml::testing

@@ -328,5 +328,35 @@ TEST(EncryptedPaths, CarryThePayloadsOfPlainOnes) {
   }
 }
 
+// ---- messages ----
+
+/// What becomes of a message to rank 0, of which rank 1 hears `said` as the text of its sealed door; none: as it is.
+Status sent_to_rank_0(const std::optional<std::string>& said) {
+  MapStore store;
+  AlteredStore altered(store, rank_key("open", 0), [&](Blob* open) {
+    EXPECT_EQ(open->text("0/messages_seal").size(), 128U);
+    if (said) open->set("0/messages_seal", *said);
+  });
+  std::unique_ptr<Session> sessions[2];
+  each_rank(2, [&](int rank) {
+    Rendezvous& own = rank == 1 ? static_cast<Rendezvous&>(altered) : store;
+    auto session = Session::open(on_hosts(Encryption::kOn), {rank, 2, "group g"}, own, monotonic_now() + seconds(60));
+    EXPECT_TRUE(session.ok()) << session.status().to_string();
+    if (session.ok()) sessions[rank] = std::move(session.value());
+  });
+  std::promise<Status> sent;
+  Message message;
+  message.done = [&](const Status& status, int /*source*/) { sent.set_value(status); };
+  sessions[1]->messages()->send(message);
+  const Status status = sent.get_future().get();
+  each_rank(2, [&](int rank) { sessions[rank].reset(); });
+  return status;
+}
+
+TEST(EncryptedMessages, GoThroughSealedDoorsOnly) {
+  EXPECT_TRUE(sent_to_rank_0(std::nullopt).ok());
+  EXPECT_THAT(sent_to_rank_0("").message(), HasSubstr("rank 0 is not reached: it takes no connections"));
+}
+
 }  // namespace
 }  // namespace switchml

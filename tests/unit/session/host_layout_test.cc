@@ -109,5 +109,41 @@ TEST(HostLayout, HostsAreWorkersWhereTheyHaveSeveralRanksAndNothingElseIsAskedFo
   EXPECT_TRUE(wanted("aabb", [](Config* c) { c->slots = 8; }));
 }
 
+TEST(HostLayout, ManyRanksOfAHostAreNamedInShort) {
+  EXPECT_EQ(layout_of("aaaaaaaa").names()[0], "0, 1, 2, 3, 4, 5, 6 or 7 (one host)");
+  EXPECT_EQ(layout_of("baaaaaaaaa").names()[1], "1, 2, 3, ... or 9 (one host)");
+}
+
+TEST(HostLayout, TakesAsManyRanksAsHostsMayHave) {
+  const auto message = [](const std::string& hosts, const std::function<void(Config*)>& change = nullptr,
+                          bool faults = false) {
+    Config config;
+    if (change) change(&config);
+    return check_limits(config, layout_of(hosts), faults).message();
+  };
+  std::string most;
+  for (int host = 0; host < 8; ++host) most += std::string(128, static_cast<char>('a' + host));
+  EXPECT_EQ(message(most), "");
+  const std::string alone = std::string(64, 'a') + std::string(64, 'b'), more = alone + "b";
+  EXPECT_EQ(message(alone, [](Config* c) { c->transport = "udp"; }), "");
+  EXPECT_EQ(message(more), "");
+  const auto expect_blamed = [&](const std::string& setting, const std::function<void(Config*)>& change, bool faults) {
+    EXPECT_NE(message(more, change, faults).find("because of " + setting + ": allowed are up to 128 such ranks"),
+              std::string::npos)
+        << message(more, change, faults);
+  };
+  expect_blamed(
+      "SWITCHML_TRANSPORT=udp", [](Config* c) { c->transport = "udp"; }, false);
+  expect_blamed(
+      "SWITCHML_CONTROLLER", [](Config* c) { c->controller = "c:1"; }, false);
+  expect_blamed(
+      "SWITCHML_ON_SWITCH_FAILURE=fallback", [](Config* c) { c->fallback = true; }, false);
+  expect_blamed(
+      "SWITCHML_SHARDS=2", [](Config* c) { c->shards = 2; }, false);
+  expect_blamed(
+      "SWITCHML_SLOTS=4", [](Config* c) { c->slots = 4; }, false);
+  expect_blamed("SWITCHML_FAULTS", nullptr, true);
+}
+
 }  // namespace
 }  // namespace switchml

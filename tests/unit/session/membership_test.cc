@@ -45,7 +45,7 @@ TEST(Membership, WhatItsWatchSeesIsALossUnlessRankZeroHasLeft) {
   Membership::Handlers handlers;
   handlers.on_loss = [&](const Status& why) { told.set_value(why.message()); };
   handlers.rank_0_left = [&] { return asked++ < 0; };
-  ranks.watch({Fd(), address, 7}, seconds(1), handlers);
+  ranks.watch({Fd(), nullptr, address, {}}, seconds(1), handlers);
   auto loss = told.get_future();
   ASSERT_EQ(loss.wait_for(seconds(60)), std::future_status::ready);
   EXPECT_EQ(loss.get(), "rank 0 is gone: its process has ended without leaving the group");

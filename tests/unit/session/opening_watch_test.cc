@@ -13,6 +13,7 @@
 
 #include "base/temporary_tree.h"
 #include "fixture.h"
+#include "session/hello.h"
 
 namespace switchml {
 namespace {
@@ -139,7 +140,7 @@ bool is_named(Ranks* ranks, int victim) {
 }
 
 TEST(OpeningWatch, ARankThatIsKilledWhileAGroupOpensIsNamedWhateverItSaidBefore) {
-  constexpr int kMostWords = 11;
+  constexpr int kMostWords = 13;
   const struct {
     std::string hosts;
     Config config;
@@ -171,6 +172,22 @@ TEST(OpeningWatch, ARankThatIsKilledBeforeRankZeroHasComeIsNamedWhenThatComes) {
     EXPECT_NE(outcome.find("rank 2 ("), outcome.npos) << outcome;
     EXPECT_NE(outcome.find("is gone: its process has ended without leaving the group"), outcome.npos) << outcome;
   }
+}
+
+TEST(OpeningWatch, WhoRestsHearsRankZeroRing) {
+  MapStore store;
+  const Config config = preset_config();
+  const GroupInfo zero{0, 2, "group g"}, one{1, 2, "group g"};
+  OpeningWatch ringing(config, zero, store), resting(config, one, store);
+  auto hello = hello_of(config, zero);
+  ASSERT_TRUE(hello.ok());
+  ringing.begin(&hello.value());
+  ASSERT_TRUE(store.set(rank_key("hello", 0), hello->encode()).ok());
+  resting.begin(&hello.value());  // It returns when they are connected.
+  const Time end = monotonic_now() + seconds(60);
+  ringing.bell().ring();
+  resting.bell().rest(seconds(60), true);
+  EXPECT_LT(monotonic_now(), end);
 }
 
 }  // namespace

@@ -115,7 +115,8 @@ void expect_memory(const Outcome& outcome, int size) {
     EXPECT_EQ(rank.sessions[0].payload_bytes, shm::shape_for(size).chunk_bytes);
     EXPECT_EQ(rank.sessions[0].switch_name, "memory of this host");
     EXPECT_EQ(rank.watch_meeting.listener.valid(), i == 0);
-    EXPECT_EQ(rank.watch_meeting.key, zero.watch_meeting.key);
+    EXPECT_NE(rank.watch_meeting.number(), 0U);
+    EXPECT_EQ(rank.watch_meeting.number(), zero.watch_meeting.number());
     if (i > 0) {
       EXPECT_EQ(to_string(rank.watch_meeting.address), to_string(local_endpoint(zero.watch_meeting.listener.get())));
       EXPECT_NE(rank.memory->data(), zero.memory->data()) << "a mapping of its own";
@@ -414,8 +415,9 @@ TEST(EveryHost, NobodyWaitsForARankWhosePartEndsEarly) {
     const char* why;
   } cases[] = {
       {two_reads("switch", 0, "each_host", "7"), "hosts"},
-      {two_reads("aggregator", 0, "address", "nowhere"), "address \"nowhere\""},
-      {two_reads("aggregator", 1, "weight", "0"), "announced no switch"},
+      {two_reads("aggregators", 0, "switch/0/address", "nowhere"), "address \"nowhere\""},
+      {two_reads("aggregators", 0, "switch/1/weight", "0"), "announced no switch"},
+      {two_reads("aggregators", 0, "switches", "2"), "other aggregators than those of the hosts"},
       {two_reads("plan", 0, "session/2/slots", "1"), "granted a session that this version cannot use"},
   };
   for (const auto& c : cases) {

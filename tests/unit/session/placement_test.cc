@@ -37,11 +37,11 @@ TEST(MachineRanks, BusyPollIfAllTheirThreadsHaveProcessors) {
 }
 
 TEST(MachineRanks, TravelAsText) {
-  for (const char* text : {"0/1/0/0", "2/3/1/1", "127/128/8192/0"}) {
+  for (const char* text : {"0/1/0/0", "2/3/1/1", "1023/1024/8192/0"}) {
     EXPECT_EQ(to_text(read_machine_ranks(text)), text);
   }
   for (const char* bad :
-       {"", "/", "3/3/1/0", "1", "0/1/1", "0/0/1/0", "0/129/1/0", "x/2/1/0", "-1/2/1/0", "0/1/1/2", "0/1/1/0/1"}) {
+       {"", "/", "3/3/1/0", "1", "0/1/1", "0/0/1/0", "0/1025/1/0", "x/2/1/0", "-1/2/1/0", "0/1/1/2", "0/1/1/0/1"}) {
     EXPECT_EQ(to_text(read_machine_ranks(bad)), "0/1/1/0") << bad;
   }
 }

@@ -227,7 +227,8 @@ TEST_P(PairOn, WhatIntegersCanGoesToTheSwitchWhereTheyAreAskedFor) {
 
 TEST(SessionPair, HostsThatCannotAddFailTheOpeningOfAllRanks) {
   PairOf pair("ab");
-  const auto outcomes = pair.open("exact/switchml/aggregator/0", [](Blob* blob) { blob->set("address", "nowhere"); });
+  const auto outcomes =
+      pair.open("exact/switchml/aggregators/0", [](Blob* blob) { blob->set("switch/0/address", "nowhere"); });
   for (const Status& outcome : outcomes) {
     ASSERT_FALSE(outcome.ok());
     EXPECT_TRUE(contains(outcome, "the ranks' hosts cannot do what an integer switch cannot: ")) << outcome.to_string();

@@ -128,7 +128,7 @@ TEST(Session, ASilentRankIsNamedAndNotWaitedFor) {
 TEST(Session, ImpossibleGroupsAreRefusedAtOnce) {
   MapStore store;
   for (const GroupInfo& group :
-       {GroupInfo{2, 2, "g"}, GroupInfo{-1, 2, "g"}, GroupInfo{0, 0, "g"}, GroupInfo{0, 129, "g"}}) {
+       {GroupInfo{2, 2, "g"}, GroupInfo{-1, 2, "g"}, GroupInfo{0, 0, "g"}, GroupInfo{1000, 1025, "g"}}) {
     auto session = Session::open(quick_config(), group, store, monotonic_now() + seconds(20));
     ASSERT_FALSE(session.ok());
     EXPECT_EQ(session.status().code(), Code::kInvalidArgument);

@@ -105,7 +105,7 @@ TEST(Board, AChunkIsReadyWhenAllHaveOfferedItAndPublishedWhenAllHaveMadeTheirs) 
 }
 
 TEST(Board, PartsCoverTheChunkOnceAndBeginOnLines) {
-  for (const int ranks : {1, 2, 3, 7, kMaxWorkers}) {
+  for (const int ranks : {1, 2, 3, 7, kMaxHostRanks}) {
     BoardMemory memory(shape_for(ranks));
     for (const size_t elements : {0, 1, 15, 16, 17, 100, 1000, 16384}) {
       size_t next = 0;
@@ -219,7 +219,7 @@ void expect_apart(BoardMemory& memory) {
 }
 
 TEST(Board, ForAnyNumberOfRanksItTakesNoMoreThanItsBound) {
-  for (int ranks = 1; ranks <= kMaxWorkers; ++ranks) {
+  for (int ranks = 1; ranks <= kMaxHostRanks; ++ranks) {
     const BoardShape shape = shape_for(ranks);
     EXPECT_EQ(shape.ranks, ranks);
     EXPECT_LE(Board::bytes(shape), kMaxBoardBytes);
@@ -237,7 +237,7 @@ TEST(Board, ForAnyNumberOfRanksItTakesNoMoreThanItsBound) {
 }
 
 TEST(Board, ItsPartsLieApart) {
-  for (const int ranks : {1, 2, 3, 8, 20, kMaxWorkers}) {
+  for (const int ranks : {1, 2, 3, 8, 20, kMaxHostRanks}) {
     BoardMemory memory(shape_for(ranks));
     expect_apart(memory);
   }

@@ -17,7 +17,7 @@ using testing::MailMemory;
 using Sleeper = Mail::Sleeper;
 
 TEST(Mail, IsBounded) {
-  for (int ranks = 1; ranks <= kMaxWorkers; ++ranks) {
+  for (int ranks = 1; ranks <= kMaxHostRanks; ++ranks) {
     EXPECT_LE(Mail::bytes(ranks), Mail::kMaxRingsBytes + Mail::boxes_bytes(ranks)) << ranks;
     EXPECT_GE(Mail::capacity(ranks), 512U) << ranks;
   }
@@ -32,7 +32,7 @@ TEST(Mail, LiesBetweenTheBoardAndTheArenas) {
 }
 
 TEST(Mail, SaysWhoHasSignalled) {
-  const MailMemory memory(kMaxWorkers);
+  const MailMemory memory(kMaxHostRanks);
   const Mail& mail = memory.mail();
   EXPECT_FALSE(mail.any_signal(0));
   for (const int from : {1, 63, 64, 127}) mail.signal(from, 0);
@@ -40,10 +40,11 @@ TEST(Mail, SaysWhoHasSignalled) {
   EXPECT_TRUE(mail.any_signal(0));
   EXPECT_FALSE(mail.any_signal(1));
   const RankSet signals = mail.take_signals(0);
-  EXPECT_EQ(signals.count(), 4U);
-  for (const size_t from : {1U, 63U, 64U, 127U}) EXPECT_TRUE(signals[from]) << from;
+  for (size_t from = 0; from < kMaxHostRanks; ++from) {
+    EXPECT_EQ(signals[from], from == 1 || from == 63 || from == 64 || from == 127) << from;
+  }
   EXPECT_FALSE(mail.any_signal(0));
-  EXPECT_TRUE(mail.take_signals(0).none());
+  EXPECT_FALSE(mail.take_signals(0).any());
 }
 
 TEST(Mail, NumbersMessagesByReceiver) {

@@ -83,7 +83,7 @@ INSTANTIATE_TEST_SUITE_P(Reducer, EveryReduction, ::testing::ValuesIn(what_a_swi
 TEST_P(EveryReduction, HasTheBitsOfItsDefinition) {
   Random random(31);
   const std::pair<int, size_t> cases[] = {{1, 1},    {2, 255},  {3, 257},   {8, 513},
-                                          {3, 4096}, {3, 4097}, {3, 20001}, {kMaxWorkers, 500}};
+                                          {3, 4096}, {3, 4097}, {3, 20001}, {kMaxHostRanks, 500}};
   for (int flavour = 0; flavour < testing::kFlavours; ++flavour) {
     for (const auto& [ranks, n] : cases) {
       const auto inputs = testing::random_tensors(reduction().type, ranks, n, flavour, random);

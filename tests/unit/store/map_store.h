@@ -8,6 +8,7 @@
 #include <functional>
 #include <map>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <thread>
 #include <utility>
@@ -25,25 +26,31 @@ class MapStore : public Rendezvous {
   Status set(const std::string& key, const std::string& value) override {
     const std::lock_guard<std::mutex> lock(mutex_);
     if (broken) return {Code::kUnavailable, "the map is torn"};
-    values_[key] = value;
-    changed_.notify_all();
+    Entry& entry = entries_[key];
+    entry.value = value;
+    entry.changed.notify_all();
     return {};
   }
   Result<std::string> get(const std::string& key, Time deadline) override {
     std::unique_lock<std::mutex> lock(mutex_);
-    while (values_.count(key) == 0) {
+    Entry& entry = entries_[key];
+    while (!entry.value) {
       const Time now = monotonic_now();
       if (now >= deadline) return Status(Code::kTimeout, key);
-      changed_.wait_for(lock, std::min<Duration>(deadline - now, milliseconds(100)));
+      entry.changed.wait_for(lock, std::min<Duration>(deadline - now, milliseconds(100)));
     }
-    return values_[key];
+    return *entry.value;
   }
   bool broken = false;
 
  private:
+  /// Its own condition, so that a thousand ranks that wait for other keys sleep on.
+  struct Entry {
+    std::optional<std::string> value;
+    std::condition_variable changed;
+  };
   std::mutex mutex_;
-  std::condition_variable changed_;
-  std::map<std::string, std::string> values_;
+  std::map<std::string, Entry> entries_;
 };
 
 /// A store that shows one rank something else than what another has left under one key.

@@ -88,6 +88,37 @@ TEST_F(Roll, WhoIsMissingIsNotAskedOfABrokenStoreRankByRank) {
   EXPECT_EQ(none.asked.count(rank_key("t", 1)), 0U);
 }
 
+TEST_F(Roll, WhatIsThereIsReadAtOnceAndTheRestAsItComes) {
+  say(0, "t", Blob());
+  say(3, "t", Blob());
+  roll_.use({nullptr, [this](Duration, bool) {
+               say(1, "t", Blob());
+               say(2, "t", Blob());
+             }});
+  EXPECT_EQ(roll_.hear_all("t", kNever)->size(), 4U);
+}
+
+TEST_F(Roll, WhoWaitsForRankZeroRestsUntilThatRings) {
+  int rung = 0;
+  const auto ring = [&rung] { ++rung; };
+  const GroupInfo one = info(1);
+  StoreExchange zero(store_, group_), other(store_, one);
+  zero.use({ring, nullptr});
+  std::vector<bool> rests;
+  other.use({ring, [&](Duration, bool until_ring) {
+               rests.push_back(until_ring);
+               if (until_ring) {
+                 EXPECT_TRUE(zero.tell_all("t", Blob()).ok());
+               } else {
+                 say(2, "t", Blob());
+               }
+             }});
+  EXPECT_TRUE(other.hear("t", 0, "speak", kNever).ok());
+  EXPECT_TRUE(other.hear("t", 2, "speak", kNever).ok());
+  EXPECT_EQ(rests, (std::vector<bool>{true, false}));
+  EXPECT_EQ(rung, 1);
+}
+
 TEST_F(Roll, AnErrorNamesItsRank) {
   say(0, "t", Blob());
   say(1, "t", Blob::failure({Code::kInvalidArgument, "bad thing"}));

@@ -1,6 +1,7 @@
 #include "switchd/options.h"
 
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <string>
 #include <vector>
@@ -105,6 +106,33 @@ TEST(Options, BadOnesNameOptionValueAndWhatIsAllowed) {
     for (const std::string& part : bad.parts) {
       EXPECT_NE(line.status().message().find(part), std::string::npos) << part << " in " << line.status().message();
     }
+  }
+}
+
+TEST(Options, AKeyIsInAFileThatOnlyItsOwnerReads) {
+  EXPECT_FALSE(parse({}).value().server.seal);
+  const std::string digits = to_hex(random_seal_key());
+  const TemporaryFile file(digits + "\n");
+  const auto line = parse({"--key-file", file.path()});
+  ASSERT_TRUE(line.ok()) << line.status().message();
+  EXPECT_EQ(to_hex(line.value().server.seal.value()), digits);
+  ASSERT_EQ(chmod(file.path().c_str(), 0640), 0);
+  const TemporaryFile shorter(digits.substr(1));
+  const TemporaryFile other(digits.substr(1) + "g");
+  const Bad cases[] = {
+      {{"--key-file", file.path()}, {"--key-file=\"" + file.path(), "others may read it (mode 0640)", "chmod 600"}},
+      {{"--key-file", shorter.path()}, {"--key-file=\"" + shorter.path(), "64 hexadecimal digits, not 63"}},
+      {{"--key-file", other.path()}, {"--key-file=\"" + other.path(), "character 64", "no hexadecimal digit"}},
+      {{"--key-file=/nonexistent"}, {"--key-file=\"/nonexistent\": cannot be read"}},
+      {{"--key-file="}, {"--key-file", "FILE"}},
+  };
+  for (const Bad& bad : cases) {
+    const Status status = parse(bad.arguments).status();
+    EXPECT_EQ(status.code(), Code::kInvalidArgument);
+    for (const std::string& part : bad.parts) {
+      EXPECT_NE(status.message().find(part), std::string::npos) << part << " in " << status.message();
+    }
+    EXPECT_EQ(status.message().find(digits.substr(1, 20)), std::string::npos) << "the key is in no message";
   }
 }
 

@@ -4,10 +4,12 @@
 #include <gtest/gtest.h>
 
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "socket/address.h"
 #include "switchd/server.h"
+#include "transport/sealed_link.h"
 #include "transport/tcp.h"
 #include "transport/udp.h"
 #include "wire/control.h"
@@ -22,13 +24,15 @@ inline Endpoint loopback(const char* text) {
 
 class RawWorker {
  public:
-  explicit RawWorker(const Endpoint& to) : to_(to) {
+  /// `key`: of the switch's links.
+  explicit RawWorker(const Endpoint& to, const std::optional<SealKey>& key = {}) : to_(to) {
     UdpOptions options;
     options.peer = to;
     options.bind = with_port(to, 0);
     auto made = to.carrier == Carrier::kTcp ? make_tcp_transport({}) : make_udp_transport(options);
     EXPECT_TRUE(made.ok()) << made.status().to_string();
     transport_ = std::move(made.value());
+    if (key) transport_ = seal_link(std::move(transport_), *key, SealEnd::kMember);
   }
   Endpoint local() const { return transport_->local(); }
   void send(const std::vector<uint8_t>& frame) {

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <poll.h>
 
+#include <algorithm>
 #include <condition_variable>
 #include <mutex>
 #include <thread>
@@ -13,14 +14,16 @@
 namespace switchml {
 namespace {
 
-void exchange(const char* address, Carrier carrier = Carrier::kPackets, bool directly = false) {
+void exchange(const char* address, Carrier carrier = Carrier::kPackets, bool directly = false,
+              const std::optional<SealKey>& key = {}) {
   ServerOptions options;
   options.listen = loopback(address);
+  options.seal = key;
   auto server = SwitchServer::start(options);
   ASSERT_TRUE(server.ok()) << server.status().to_string();
   const Endpoint at = with_carrier(server.value()->local(), carrier);
   EXPECT_NE(port_of(at), 0);
-  RawWorker workers[2] = {RawWorker(at), RawWorker(at)};
+  RawWorker workers[2] = {RawWorker(at, key), RawWorker(at, key)};
 
   uint8_t frame[wire::kMaxControlBytes];
   wire::Open open;
@@ -135,6 +138,43 @@ TEST(Server, AddsOverTcp) { exchange("127.0.0.1:0", Carrier::kTcp); }
 TEST(Server, AddsForAMemberOfItsProcess) {
   exchange("127.0.0.1:0", Carrier::kPackets, true);
   exchange("127.0.0.1:0", Carrier::kTcp, true);
+}
+
+TEST(Server, AddsWhatIsSealed) {
+  for (const Carrier carrier : {Carrier::kPackets, Carrier::kTcp}) {
+    for (const bool directly : {false, true}) exchange("127.0.0.1:0", carrier, directly, random_seal_key());
+  }
+}
+
+TEST(Server, ASealedOneAnswersOnlyThoseThatHaveItsKey) {  // [SEAL-15]
+  ServerOptions options;
+  options.listen = loopback("127.0.0.1:0");
+  options.seal = random_seal_key();
+  auto server = SwitchServer::start(options);
+  ASSERT_TRUE(server.ok());
+  uint8_t frame[wire::kMaxControlBytes];
+  wire::Open open;
+  open.client_key = 1;
+  open.workers = 2;
+  open.shards = 1;
+  open.payload = 1024;
+  const size_t size = wire::build_open(open, 1, frame);
+  uint64_t strangers = 0;
+  for (const Carrier carrier : {Carrier::kPackets, Carrier::kTcp}) {
+    const Endpoint at = with_carrier(server.value()->local(), carrier);
+    RawWorker plain(at), other(at, random_seal_key()), member(at, options.seal);
+    plain.send({frame, frame + size});
+    other.send({frame, frame + size});
+    ++strangers;
+    const auto count = [&server] { return server.value()->counters(); };
+    while (count().dropped_plain.get() < strangers || count().dropped_forged.get() < strangers) {
+      std::this_thread::yield();  // The test's own time limit ends it.
+    }
+    EXPECT_EQ(member.ask(frame, size).status, wire::ReplyStatus::kOk);
+    EXPECT_TRUE(plain.receive(milliseconds(20)).empty());
+    EXPECT_TRUE(other.receive(milliseconds(20)).empty());
+    EXPECT_EQ(count().control_requests.get(), strangers) << "no stranger's";
+  }
 }
 
 TEST(Server, LinksNoStrangerDirectly) {
@@ -310,10 +350,11 @@ TEST(Server, RequestsGoToTheControllerWhoseAnswersLeaveFromThePort) {
 
 /// A switch under a controller, and its member's place.
 struct Node {
-  explicit Node(Echo* echo) {
+  Node(Echo* echo, const std::optional<SealKey>& key) {
     ServerOptions options;
     options.listen = loopback("127.0.0.1:0");
     options.control = echo;
+    options.seal = key;
     auto started = SwitchServer::start(options);
     EXPECT_TRUE(started.ok()) << started.status().to_string();
     server = std::move(started.value());
@@ -322,9 +363,22 @@ struct Node {
   std::unique_ptr<SwitchServer> server;
 };
 
-TEST(Server, ATreeOfThreeGivesEveryWorkerTheSum) {
+/// A frame of each. They take turns: a sealed one sends its contribution once it has seen an answer to its greeting.
+std::vector<std::vector<uint8_t>> results_of(const std::vector<std::unique_ptr<RawWorker>>& workers) {
+  std::vector<std::vector<uint8_t>> results(workers.size());
+  const auto lacks = [](const std::vector<uint8_t>& result) { return result.empty(); };
+  for (const Time end = monotonic_now() + seconds(10); monotonic_now() < end;) {
+    for (size_t i = 0; i < workers.size(); ++i) {
+      if (results[i].empty()) results[i] = workers[i]->receive(milliseconds(1));
+    }
+    if (std::none_of(results.begin(), results.end(), lacks)) break;
+  }
+  return results;
+}
+
+void sum_in_a_tree_of_three(const std::optional<SealKey>& key) {
   Echo echo;
-  Node root(&echo), left(&echo), right(&echo);
+  Node root(&echo, key), left(&echo, key), right(&echo, key);
   softswitch::InstalledSession session;
   session.job = 7;
   session.epoch = 0x12345678;
@@ -349,13 +403,12 @@ TEST(Server, ATreeOfThreeGivesEveryWorkerTheSum) {
   std::vector<std::unique_ptr<RawWorker>> workers;
   for (int w = 0; w < 4; ++w) {
     Node& leaf = w < 2 ? left : right;
-    workers.push_back(std::make_unique<RawWorker>(leaf.at()));
+    workers.push_back(std::make_unique<RawWorker>(leaf.at(), key));
     EXPECT_TRUE(leaf.server->set_member(7, 0x12345678, w, 0, workers.back()->local()).ok());
   }
   for (int round = 0; round < 2; ++round) {  // the second time they repeat themselves, and hear the same again
-    for (int w = 0; w < 4; ++w) workers[static_cast<size_t>(w)]->send(contribution(granted, w, 0, 64, 10));
-    for (auto& worker : workers) {
-      const auto result = worker->receive();
+    for (int w = 0; w < 4; ++w) workers[static_cast<size_t>(w)]->send(contribution(granted, w, 0, 32, 10));
+    for (const auto& result : results_of(workers)) {
       wire::DataPacket packet;
       ASSERT_EQ(wire::parse_data(result.data(), result.size(), wire::Kind::kResult, &packet), wire::ParseError::kNone);
       EXPECT_EQ(wire::detail::load<uint32_t>(packet.payload + 4), 44U);
@@ -366,11 +419,16 @@ TEST(Server, ATreeOfThreeGivesEveryWorkerTheSum) {
   workers[0]->receive(milliseconds(50));
   const auto dropped = [&root] { return root.server->counters().dropped_session.get(); };
   const uint64_t before = dropped();
-  workers[0]->send(contribution(granted, 0, 0, 64, 10));
+  workers[0]->send(contribution(granted, 0, 0, 32, 10));
   const Time end = monotonic_now() + seconds(10);
   while (dropped() == before && monotonic_now() < end) workers[0]->receive(milliseconds(10));
   EXPECT_GT(dropped(), before) << "the leaf still knows the session, the root does not";
+  for (const Node* const node : {&root, &left, &right}) EXPECT_EQ(node->server->counters().dropped_plain.get(), 0U);
 }
+
+TEST(Server, ATreeOfThreeGivesEveryWorkerTheSum) { sum_in_a_tree_of_three({}); }
+
+TEST(Server, ATreeSealsWhatGoesBetweenItsSwitches) { sum_in_a_tree_of_three(random_seal_key()); }
 
 TEST(Server, SilentSessionsEnd) {
   ServerOptions options;

@@ -19,13 +19,13 @@ SealKey key_of(uint8_t fill) {
   return key;
 }
 
-Bytes frame_of(wire::Kind kind, uint32_t id, size_t size) {
+Bytes plain_of(wire::Kind kind, uint32_t id, size_t size) {
   Bytes bytes = pattern(id, size);
   bytes[0] = static_cast<uint8_t>(wire::kVersion << 4 | static_cast<uint8_t>(kind));
   return bytes;
 }
-Bytes up(uint32_t id, size_t size = 200) { return frame_of(wire::Kind::kContribution, id, size); }
-Bytes down(uint32_t id, size_t size = 200) { return frame_of(wire::Kind::kResult, id, size); }
+Bytes up(uint32_t id, size_t size = 200) { return plain_of(wire::Kind::kContribution, id, size); }
+Bytes down(uint32_t id, size_t size = 200) { return plain_of(wire::Kind::kResult, id, size); }
 Bytes join_of(uint32_t epoch) {
   Bytes bytes(wire::kMaxControlBytes);
   wire::Membership member;
@@ -403,11 +403,11 @@ class SealedCards : public testing::Test {
 
 // [SEAL-17]
 TEST_F(SealedCards, WhatGoesBesideAQueuePairHasAChannelOfItsOwn) {
-  Bytes meet = frame_of(wire::Kind::kRequest, 1, 80);
+  Bytes meet = plain_of(wire::Kind::kRequest, 1, 80);
   meet[1] = static_cast<uint8_t>(wire::Request::kMeet);
-  Bytes probe = frame_of(wire::Kind::kRequest, 2, 80);
+  Bytes probe = plain_of(wire::Kind::kRequest, 2, 80);
   probe[1] = static_cast<uint8_t>(wire::Request::kProbe);
-  const Bytes reply = frame_of(wire::Kind::kReply, 3, 80);
+  const Bytes reply = plain_of(wire::Kind::kReply, 3, 80);
   go_to(*by_udp, *by_card, meet, reply);
   go_to(*by_udp, *by_card, probe, reply);
   introduce(*worker, *by_card);

@@ -6,7 +6,12 @@
 #include <sys/socket.h>
 
 #include <cerrno>
+#include <memory>
+#include <string>
+#include <utility>
 #include <vector>
+
+#include "base/random.h"
 
 namespace switchml {
 namespace {
@@ -15,7 +20,7 @@ struct Pair {
   Pair() {
     int fds[2];
     EXPECT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, fds), 0);
-    here = std::make_unique<PeerConnection>(Fd(fds[0]), seconds(10));
+    here = std::make_unique<PeerConnection>(ByteStream(Fd(fds[0]), nullptr), seconds(10));
     there = Fd(fds[1]);
   }
   /// What arrives of bytes that the other side sends.
@@ -33,7 +38,7 @@ struct Pair {
 
 TEST(PeerConnection, MessagesArriveWholeHoweverTheyAreCut) {
   Pair pair;
-  const std::string bytes = std::string("G\x07\x05", 3) + "hello" + std::string("F\0\0", 3);
+  const std::string bytes = std::string("G\x07\x03\x05", 4) + "hello" + std::string("F\0\0\0", 4);
   std::vector<PeerMessage> all;
   for (const char byte : bytes) {
     for (const PeerMessage& message : pair.read(std::string(1, byte))) all.push_back(message);
@@ -42,7 +47,7 @@ TEST(PeerConnection, MessagesArriveWholeHoweverTheyAreCut) {
   ASSERT_EQ(all.size(), 4U);
   for (const size_t i : {0U, 2U}) {
     EXPECT_EQ(all[i].word, PeerWord::kGreeting);
-    EXPECT_EQ(all[i].rank, 7);
+    EXPECT_EQ(all[i].rank, 775);
     EXPECT_EQ(all[i].text, "hello");
     EXPECT_EQ(all[i + 1].word, PeerWord::kFarewell);
     EXPECT_EQ(all[i + 1].text, "");
@@ -52,8 +57,8 @@ TEST(PeerConnection, MessagesArriveWholeHoweverTheyAreCut) {
 
 TEST(PeerConnection, WhatOneSendsTheOtherReceives) {
   Pair pair;
-  PeerConnection other(std::move(pair.there), seconds(10));
-  other.send({PeerWord::kLoss, 127, std::string(300, 'x')});
+  PeerConnection other(ByteStream(std::move(pair.there), nullptr), seconds(10));
+  other.send({PeerWord::kLoss, 1023, std::string(300, 'x')});
   other.finish();
   std::vector<PeerMessage> messages;
   const auto take = [&](const PeerMessage& message) { messages.push_back(message); };
@@ -61,7 +66,7 @@ TEST(PeerConnection, WhatOneSendsTheOtherReceives) {
   EXPECT_TRUE(pair.here->receive(take, &error));
   ASSERT_EQ(messages.size(), 1U);
   EXPECT_EQ(messages[0].word, PeerWord::kLoss);
-  EXPECT_EQ(messages[0].rank, 127);
+  EXPECT_EQ(messages[0].rank, 1023);
   EXPECT_EQ(messages[0].text, std::string(255, 'x')) << "cut to what fits";
   EXPECT_FALSE(pair.here->receive(take, &error));
   EXPECT_EQ(error, 0) << "closed";
@@ -80,10 +85,49 @@ TEST(PeerConnection, AStrangersWordsEndIt) {
   EXPECT_EQ(pair.error, EBADMSG);
 }
 
+// What one seals is whole there, and what another one puts in between ends the connection.
+TEST(PeerConnection, IsSealed) {
+  const seal::StreamDoorOwner owner(random_seal_key(), random_bytes);
+  int fds[2];
+  ASSERT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, fds), 0);
+  PeerConnection rank(ByteStream(Fd(fds[0]), owner.door(), {}), seconds(10));
+  PeerConnection rank_0(ByteStream(Fd(fds[1]), &owner), seconds(10));
+  rank.send({PeerWord::kGreeting, 7, "hello"});
+  rank.send({PeerWord::kNews, 7, "news"});
+  std::vector<std::string> texts;
+  const auto take = [&](const PeerMessage& message) { texts.push_back(message.text); };
+  int error = 0;
+  while (texts.size() < 2) ASSERT_TRUE(rank_0.receive(take, &error));
+  rank_0.send({PeerWord::kGreeting, 0, "back"});
+  ASSERT_TRUE(rank.receive(take, &error));
+  EXPECT_EQ(texts, (std::vector<std::string>{"hello", "news", "back"}));
+  const std::string farewell("F\0\0\0", 4);
+  ASSERT_EQ(::send(rank.fd(), farewell.data(), farewell.size(), 0), 4);
+  ASSERT_EQ(::send(rank.fd(), std::string(300, 'x').data(), 300, 0), 300);
+  EXPECT_FALSE(rank_0.receive(take, &error));
+  EXPECT_EQ(error, EBADMSG);
+  EXPECT_EQ(texts.size(), 3U);
+}
+
+// A process that was killed may have had no time for the rest.
+TEST(PeerConnection, ThatEndsWithinAPieceHasEnded) {
+  const seal::StreamDoorOwner owner(random_seal_key(), random_bytes);
+  int fds[2];
+  ASSERT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, fds), 0);
+  PeerConnection rank_0(ByteStream(Fd(fds[1]), &owner), seconds(10));
+  {
+    const Fd begins(fds[0]);
+    ASSERT_EQ(::send(begins.get(), "a part", 6, 0), 6);
+  }
+  int error = -1;
+  EXPECT_FALSE(rank_0.receive([](const PeerMessage&) { FAIL(); }, &error));
+  EXPECT_EQ(error, 0);
+}
+
 TEST(PeerConnection, TheKernelLooksAfterTheOtherHost) {
   Fd socket(::socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0));
   const int fd = socket.get();
-  const PeerConnection connection(std::move(socket), seconds(30));
+  const PeerConnection connection(ByteStream(std::move(socket), nullptr), seconds(30));
   const auto value = [fd](int level, int option) {
     int out = -1;
     socklen_t size = sizeof out;

@@ -10,6 +10,7 @@
 #include <mutex>
 #include <vector>
 
+#include "base/random.h"
 #include "client/switches.h"
 #include "no_descriptors.h"
 #include "socket/sockaddr.h"
@@ -54,7 +55,6 @@ PeerWatchOptions options_of(int rank, int size, Losses* losses) {
   options.rank = rank;
   options.size = size;
   options.process = "host h, process " + std::to_string(100 + rank);
-  options.key = 4711;
   options.patience = seconds(5);
   options.on_loss = losses->recorder();
   return options;
@@ -73,7 +73,7 @@ class PeerWatchTest : public ::testing::Test {
     const pid_t child = ::fork();
     if (child != 0) return child;
     Losses losses;
-    const PeerWatch watch(options_of(rank, size, &losses), address);
+    const PeerWatch watch(options_of(rank, size, &losses), address, door->door());
     comes_true([&] { return watch.connected() == 1; });
     if (::fork() == 0) {
       ::sleep(3);
@@ -81,6 +81,8 @@ class PeerWatchTest : public ::testing::Test {
     }
     while (true) ::pause();
   }
+  const std::shared_ptr<const seal::StreamDoorOwner> door =
+      std::make_shared<const seal::StreamDoorOwner>(random_seal_key(), random_bytes);
   Fd listener;
   Endpoint address;
   Losses zero, one, two;
@@ -89,9 +91,9 @@ class PeerWatchTest : public ::testing::Test {
 TEST_F(PeerWatchTest, WhoGivesUpIsTakenForLostOnce) {
   for (const int victim : {0, 2}) {
     SetUp();
-    PeerWatch server(options_of(0, 3, &zero), std::move(listener));
-    PeerWatch client(options_of(1, 3, &one), address);
-    auto other = std::make_unique<PeerWatch>(options_of(2, 3, &two), address);
+    PeerWatch server(options_of(0, 3, &zero), std::move(listener), door);
+    PeerWatch client(options_of(1, 3, &one), address, door->door());
+    auto other = std::make_unique<PeerWatch>(options_of(2, 3, &two), address, door->door());
     ASSERT_TRUE(
         comes_true([&] { return server.connected() == 2 && client.connected() == 1 && other->connected() == 1; }));
     const std::string text = "rank " + std::to_string(victim) + " gave up";
@@ -106,20 +108,20 @@ TEST_F(PeerWatchTest, WhoGivesUpIsTakenForLostOnce) {
 }
 
 TEST_F(PeerWatchTest, ALossIsHeardByThoseWhoComeLater) {
-  PeerWatch server(options_of(0, 3, &zero), std::move(listener));
+  PeerWatch server(options_of(0, 3, &zero), std::move(listener), door);
   server.give_up("rank 0 gave up");
-  PeerWatch client(options_of(1, 3, &one), address);
+  PeerWatch client(options_of(1, 3, &one), address, door->door());
   EXPECT_EQ(one.soon(), std::vector<std::string>{"rank 0 gave up"});
   client.give_up("rank 1 gave up");
   ASSERT_EQ(zero.soon(), std::vector<std::string>{"rank 1 gave up"});
-  const PeerWatch late(options_of(2, 3, &two), address);
+  const PeerWatch late(options_of(2, 3, &two), address, door->door());
   EXPECT_TRUE(comes_true([&] { return two.now() == std::vector<std::string>{"rank 0 gave up", "rank 1 gave up"}; }));
 }
 
 TEST_F(PeerWatchTest, WhatIsSaidLastIsHeard) {
-  PeerWatch client(options_of(1, 2, &one), address);
+  PeerWatch client(options_of(1, 2, &one), address, door->door());
   {
-    PeerWatch server(options_of(0, 2, &zero), std::move(listener));
+    PeerWatch server(options_of(0, 2, &zero), std::move(listener), door);
     ASSERT_TRUE(comes_true([&] { return server.connected() == 1 && client.connected() == 1; }));
     server.give_up("rank 0 gave up");
   }
@@ -128,8 +130,8 @@ TEST_F(PeerWatchTest, WhatIsSaidLastIsHeard) {
 
 TEST_F(PeerWatchTest, AKilledProcessIsTold) {
   const pid_t victim = process(2, 3);
-  PeerWatch server(options_of(0, 3, &zero), std::move(listener));
-  PeerWatch client(options_of(1, 3, &one), address);
+  PeerWatch server(options_of(0, 3, &zero), std::move(listener), door);
+  PeerWatch client(options_of(1, 3, &one), address, door->door());
   ASSERT_TRUE(comes_true([&] { return server.connected() == 2; }));
   std::this_thread::sleep_for(milliseconds(100));  // for the grandchild
   ::kill(victim, SIGKILL);
@@ -143,7 +145,7 @@ TEST_F(PeerWatchTest, AKilledProcessIsTold) {
 
 TEST_F(PeerWatchTest, AStoppedProcessIsNotTold) {
   const pid_t victim = process(1, 2);
-  PeerWatch server(options_of(0, 2, &zero), std::move(listener));
+  PeerWatch server(options_of(0, 2, &zero), std::move(listener), door);
   ASSERT_TRUE(comes_true([&] { return server.connected() == 1; }));
   ::kill(victim, SIGSTOP);
   std::this_thread::sleep_for(milliseconds(500));
@@ -157,12 +159,12 @@ TEST_F(PeerWatchTest, TheDeathOfRankZeroIsTold) {
   const pid_t victim = ::fork();
   if (victim == 0) {
     Losses losses;
-    const PeerWatch server(options_of(0, 3, &losses), std::move(listener));
+    const PeerWatch server(options_of(0, 3, &losses), std::move(listener), door);
     while (true) ::pause();
   }
   listener = Fd();
-  PeerWatch first(options_of(1, 3, &one), address);
-  PeerWatch second(options_of(2, 3, &two), address);
+  PeerWatch first(options_of(1, 3, &one), address, door->door());
+  PeerWatch second(options_of(2, 3, &two), address, door->door());
   ASSERT_TRUE(comes_true([&] { return first.connected() == 1 && second.connected() == 1; }));
   std::this_thread::sleep_for(milliseconds(100));
   ::kill(victim, SIGKILL);
@@ -177,9 +179,9 @@ TEST_F(PeerWatchTest, WhoLeavesInAnyOrderIsNotTold) {
     auto socket = PeerWatch::listen(endpoint_of("127.0.0.1:0"));
     ASSERT_TRUE(socket.ok());
     const Endpoint at = local_endpoint(socket->get());
-    auto server = std::make_unique<PeerWatch>(options_of(0, 3, &zero), std::move(socket.value()));
-    auto first = std::make_unique<PeerWatch>(options_of(1, 3, &one), at);
-    auto second = std::make_unique<PeerWatch>(options_of(2, 3, &two), at);
+    auto server = std::make_unique<PeerWatch>(options_of(0, 3, &zero), std::move(socket.value()), door);
+    auto first = std::make_unique<PeerWatch>(options_of(1, 3, &one), at, door->door());
+    auto second = std::make_unique<PeerWatch>(options_of(2, 3, &two), at, door->door());
     ASSERT_TRUE(comes_true([&] { return server->connected() == 2; }));
     if (center_first) server.reset();
     first.reset();
@@ -196,14 +198,14 @@ TEST_F(PeerWatchTest, WhoComesWhileRankZeroLeavesIsNotTold) {
     auto socket = PeerWatch::listen(endpoint_of("127.0.0.1:0"));
     ASSERT_TRUE(socket.ok());
     const Endpoint at = local_endpoint(socket->get());
-    const PeerWatch first(options_of(1, 3, &one), at);
-    const PeerWatch second(options_of(2, 3, &two), at);
+    const PeerWatch first(options_of(1, 3, &one), at, door->door());
+    const PeerWatch second(options_of(2, 3, &two), at, door->door());
     std::this_thread::sleep_for(milliseconds(5));
     EXPECT_EQ(first.connected(), 0);
     if (round % 2 == 0) {
       socket.value() = Fd();
     } else {
-      std::make_unique<PeerWatch>(options_of(0, 3, &zero), std::move(socket.value())).reset();
+      std::make_unique<PeerWatch>(options_of(0, 3, &zero), std::move(socket.value()), door).reset();
     }
     std::this_thread::sleep_for(milliseconds(5));
   }
@@ -211,21 +213,20 @@ TEST_F(PeerWatchTest, WhoComesWhileRankZeroLeavesIsNotTold) {
 }
 
 TEST_F(PeerWatchTest, AStrangerIsNobody) {
-  PeerWatch server(options_of(0, 3, &zero), std::move(listener));
-  PeerWatchOptions wrong = options_of(2, 3, &two);
-  wrong.key = 4712;
+  PeerWatch server(options_of(0, 3, &zero), std::move(listener), door);
   {
-    PeerWatch stranger(wrong, address);
+    const seal::StreamDoorOwner other_door(random_seal_key(), random_bytes);
+    PeerWatch stranger(options_of(2, 3, &two), address, other_door.door());
     PeerWatchOptions beyond = options_of(3, 4, &one);  // a rank that the group does not have
-    PeerWatch other(beyond, address);
+    PeerWatch other(beyond, address, door->door());
     std::this_thread::sleep_for(milliseconds(100));
     EXPECT_EQ(stranger.connected(), 0) << "turned away";
     EXPECT_EQ(other.connected(), 0) << "turned away";
   }
   EXPECT_EQ(server.connected(), 0);
-  PeerWatch right(options_of(2, 3, &two), address);
+  PeerWatch right(options_of(2, 3, &two), address, door->door());
   EXPECT_TRUE(comes_true([&] { return server.connected() == 1; }));
-  PeerWatch again(options_of(2, 3, &two), address);  // the rank is taken
+  PeerWatch again(options_of(2, 3, &two), address, door->door());  // the rank is taken
   std::this_thread::sleep_for(milliseconds(50));
   EXPECT_EQ(server.connected(), 1);
   EXPECT_TRUE(comes_true([&] { return right.connected() == 1; }));
@@ -233,8 +234,23 @@ TEST_F(PeerWatchTest, AStrangerIsNobody) {
   EXPECT_TRUE(zero.now().empty() && one.now().empty() && two.now().empty());
 }
 
+// [SEAL-31]
+TEST_F(PeerWatchTest, ARankIsTakenOnceThoughItHasLeft) {
+  PeerWatch server(options_of(0, 3, &zero), std::move(listener), door);
+  {
+    PeerWatch rank(options_of(1, 3, &one), address, door->door());
+    ASSERT_TRUE(comes_true([&] { return server.connected() == 1 && rank.connected() == 1; }));
+  }
+  ASSERT_TRUE(comes_true([&] { return server.connected() == 0; }));
+  PeerWatch again(options_of(1, 3, &one), address, door->door());
+  PeerWatch other(options_of(2, 3, &two), address, door->door());
+  ASSERT_TRUE(comes_true([&] { return other.connected() == 1; }));
+  EXPECT_EQ(again.connected(), 0);
+  EXPECT_EQ(server.connected(), 1);
+}
+
 TEST_F(PeerWatchTest, WhoSpeaksBeforeItHasGreetedIsTurnedAway) {
-  PeerWatch server(options_of(0, 3, &zero), std::move(listener));
+  PeerWatch server(options_of(0, 3, &zero), std::move(listener), door);
   const Fd stranger(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
   ASSERT_EQ(::connect(stranger.get(), as_sockaddr(address), address.size), 0);
   const char farewell[] = {'F', 0, 0};
@@ -284,12 +300,12 @@ class Flood {
 // Several times as many as rank 0 keeps.
 TEST_F(PeerWatchTest, AFloodOfStrangersKeepsNobodyOut) {
   constexpr int kSize = 4;
-  PeerWatch server(options_of(0, kSize, &zero), std::move(listener));
+  PeerWatch server(options_of(0, kSize, &zero), std::move(listener), door);
   const Flood first(address, 60), second(address, 60);
   ASSERT_TRUE(comes_true([&] { return first.made() > 120 && second.made() > 120; }));
   std::vector<std::unique_ptr<PeerWatch>> ranks;
   for (int rank = 1; rank < kSize; ++rank) {
-    ranks.push_back(std::make_unique<PeerWatch>(options_of(rank, kSize, &one), address));
+    ranks.push_back(std::make_unique<PeerWatch>(options_of(rank, kSize, &one), address, door->door()));
   }
   const Time end = monotonic_now() + seconds(60);
   const auto all_in = [&] {
@@ -309,7 +325,7 @@ Duration processor_time() {
 
 // The listener stays readable: who waited for it to become quiet would turn round and round.
 TEST_F(PeerWatchTest, WithoutDescriptorsItRestsAndGoesOnLater) {
-  PeerWatch server(options_of(0, 2, &zero), std::move(listener));
+  PeerWatch server(options_of(0, 2, &zero), std::move(listener), door);
   const Fd stranger = Fd(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
   {
     const NoDescriptors none;
@@ -318,32 +334,33 @@ TEST_F(PeerWatchTest, WithoutDescriptorsItRestsAndGoesOnLater) {
     std::this_thread::sleep_for(milliseconds(500));
     EXPECT_LT(processor_time() - before, milliseconds(250));
   }
-  const PeerWatch rank(options_of(1, 2, &one), address);
+  const PeerWatch rank(options_of(1, 2, &one), address, door->door());
   EXPECT_TRUE(comes_true([&] { return server.connected() == 1 && rank.connected() == 1; }));
 }
 
 // A watch that could not be woken could not be ended either.
 TEST_F(PeerWatchTest, WithoutADescriptorThereIsNone) {
   const NoDescriptors none;
-  EXPECT_THROW(PeerWatch(options_of(1, 2, &one), address), StatusError);
-  EXPECT_THROW(PeerWatch(options_of(0, 2, &zero), std::move(listener)), StatusError);
+  EXPECT_THROW(PeerWatch(options_of(1, 2, &one), address, door->door()), StatusError);
+  EXPECT_THROW(PeerWatch(options_of(0, 2, &zero), std::move(listener), door), StatusError);
 }
 
 // Rank 0 lets a rank go that it has not greeted: it comes again, with what it had to tell.
 TEST_F(PeerWatchTest, WhoHadToGiveWayComesAgain) {
-  PeerWatch rank(options_of(1, 3, &one), address);
+  PeerWatch rank(options_of(1, 3, &one), address, door->door());
   rank.tell("hear me");
   {
     const Time end = monotonic_now() + seconds(20);
     Fd dropped;
     while (!dropped.valid() && monotonic_now() < end) dropped = Fd(::accept4(listener.get(), nullptr, nullptr, 0));
     ASSERT_TRUE(dropped.valid());
-    char bytes[100];
+    ByteStream stream(std::move(dropped), door.get());
+    char bytes[300];
     std::string said;  // all of it, so that the news was told to nobody
     while (said.find("hear me") == std::string::npos) {
-      const ssize_t got = ::recv(dropped.get(), bytes, sizeof bytes, 0);
-      ASSERT_GT(got, 0);
-      said.append(bytes, static_cast<size_t>(got));
+      const ssize_t got = stream.receive(bytes, sizeof bytes);
+      ASSERT_TRUE(got > 0 || (got < 0 && errno == EAGAIN && monotonic_now() < end));
+      said.append(bytes, static_cast<size_t>(std::max<ssize_t>(got, 0)));
     }
   }
   std::mutex mutex;
@@ -353,7 +370,7 @@ TEST_F(PeerWatchTest, WhoHadToGiveWayComesAgain) {
     const std::lock_guard<std::mutex> lock(mutex);
     news.push_back(std::to_string(from) + " " + text);
   };
-  PeerWatch server(options, std::move(listener));
+  PeerWatch server(options, std::move(listener), door);
   EXPECT_TRUE(comes_true([&] { return server.connected() == 1 && rank.connected() == 1; }));
   EXPECT_TRUE(comes_true([&] {
     const std::lock_guard<std::mutex> lock(mutex);
@@ -365,22 +382,22 @@ TEST_F(PeerWatchTest, WhoHadToGiveWayComesAgain) {
 TEST_F(PeerWatchTest, WhoComesAfterTheDeathOfRankZeroIsTold) {
   PeerWatchOptions options = options_of(1, 2, &one);
   options.rank_0_left = [] { return false; };
-  const PeerWatch watch(options, closed_port());
+  const PeerWatch watch(options, closed_port(), door->door());
   EXPECT_EQ(one.soon(), std::vector<std::string>{"rank 0 is gone: its process has ended without leaving the group"});
 }
 
 TEST_F(PeerWatchTest, WhereNobodyListensNothingIsWatched) {
   PeerWatchOptions options = options_of(1, 2, &one);
   options.warn_unheard = false;
-  const PeerWatch watch(options, closed_port());
+  const PeerWatch watch(options, closed_port(), door->door());
   std::this_thread::sleep_for(milliseconds(50));
   EXPECT_EQ(watch.connected(), 0);
   EXPECT_TRUE(one.now().empty());
 }
 
 TEST_F(PeerWatchTest, AForkedChildSaysNoFarewell) {
-  PeerWatch server(options_of(0, 2, &zero), std::move(listener));
-  auto watch = std::make_unique<PeerWatch>(options_of(1, 2, &one), address);
+  PeerWatch server(options_of(0, 2, &zero), std::move(listener), door);
+  auto watch = std::make_unique<PeerWatch>(options_of(1, 2, &one), address, door->door());
   ASSERT_TRUE(comes_true([&] { return server.connected() == 1; }));
   const pid_t child = ::fork();
   if (child == 0) {
