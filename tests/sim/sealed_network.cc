@@ -208,13 +208,7 @@ void SealedNetwork::emit(int from, int to, const uint8_t* data, size_t size) {
   if (form_of(bytes) == seal::Form::kGreeting) greetings_.insert(hash);
   if (form_of(bytes) == seal::Form::kAnswer) check_answer(from, to, hash);
   below_->carry(from, to, data, size);
-  if (attacks_ > 0) {
-    const seal::Form form = form_of(bytes);
-    if (chance_.chance(form == seal::Form::kAnswer ? 0.2 : attacks_)) attack(from, to, bytes);
-    // Both sent back, while the greeting waits for its answer, would make a switch agree with itself.
-    const bool greets = form == seal::Form::kGreeting || form == seal::Form::kAnswer;
-    if (greets && is_switch(from) && is_switch(to) && chance_.chance(0.5)) below_->carry(to, from, data, size);
-  }
+  if (attacks_ > 0) maybe_attack(from, to, bytes);
   Captured frame{from, to, std::move(bytes)};
   if (captured_.size() < kCaptured) {
     captured_.push_back(std::move(frame));
@@ -229,6 +223,20 @@ void SealedNetwork::check_answer(int from, int to, uint64_t hash) {
   const std::pair<uint64_t, uint64_t> answer{being_read_, hash};
   const auto before = std::exchange(answers_[{from, to}], answer);
   if (before.first == answer.first && before != answer) broken("a greeting has two answers");
+}
+
+void SealedNetwork::maybe_attack(int from, int to, const std::vector<uint8_t>& bytes) {
+  const seal::Form form = form_of(bytes);
+  const bool answers = form == seal::Form::kAnswer, greets = form == seal::Form::kGreeting;
+  if (chance_.chance(answers ? 0.2 : attacks_)) attack(from, to, bytes);
+  // Both sent back, while the greeting waits for its answer, would make a switch agree with itself.
+  if ((greets || answers) && is_switch(from) && is_switch(to) && chance_.chance(0.5)) {
+    below_->carry(to, from, bytes.data(), bytes.size());
+  }
+  // The answer before, which is to another greeting.
+  const std::vector<uint8_t>& before = last_answers_[{to, from}];
+  if (greets && !before.empty() && chance_.chance(0.3)) below_->carry(to, from, before.data(), before.size());
+  if (answers) last_answers_[{from, to}] = bytes;
 }
 
 // They see and send everything, from any address, but do not know the key.

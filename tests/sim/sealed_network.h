@@ -76,6 +76,7 @@ class SealedNetwork {
   /// Frames that leave a link.
   void emit(int from, int to, const uint8_t* data, size_t size);
   void check_answer(int from, int to, uint64_t hash);
+  void maybe_attack(int from, int to, const std::vector<uint8_t>& bytes);
   void attack(int from, int to, const std::vector<uint8_t>& bytes);
   void broken(const char* text) { record_->broken(Rule::kSeal, text); }
 
@@ -91,6 +92,7 @@ class SealedNetwork {
   std::map<std::pair<int, int>, std::pair<uint64_t, uint64_t>> answers_;  // Path -> the last greeting and its answer.
   uint64_t being_read_ = 0;                                               // The frame that a link is given.
   std::vector<Captured> captured_;
+  std::map<std::pair<int, int>, std::vector<uint8_t>> last_answers_;  // By path.
 };
 
 }  // namespace switchml::sim
