@@ -83,8 +83,8 @@ struct SessionParameters : Route {
 
   int slots_per_shard() const { return slots / shards; }  // [SHARD-1]
   LaneSlots lanes_per_shard() const { return LaneSlots::of(slots_per_shard(), exact); }
-  /// Exact: what its packets are checked by.
-  wire::ChecksumRule checksum_rule() const { return {session_key, switch_endpoint.carrier != Carrier::kRdma}; }
+  /// Exact: what its packets are checked by. [RDMA-5, SEAL-19]
+  wire::ChecksumRule checksum_rule() const { return {session_key, switch_endpoint.carrier != Carrier::kRdma && !seal}; }
   size_t header_bytes() const { return exact ? wire::kExactHeaderBytes : wire::kHeaderBytes; }
   /// Whether its workers, each a rank, may use ReduceOp::kSumToFloat32. [NSUM-5]
   bool sums_to_float32() const { return exact && !tree && ranks == 0 && workers > 1; }

@@ -144,6 +144,7 @@ OpenOutcome SessionTable::open(const wire::Open& asked, const std::vector<GrantL
   auto entry = make_entry(session, flags, now);
   entry->client_key_ = asked.client_key;
   const bool by_tcp = (asked.flags & wire::kOpenStream) != 0;
+  if (by_card) entry->checks_elements_ = false;
   entry->carrier_ = by_card ? Carrier::kRdma : by_tcp ? Carrier::kTcp : Carrier::kPackets;
   entry->reply_.session_key = next_random();
   const auto lease_ms = std::chrono::duration_cast<milliseconds>(limits_.lease).count();
@@ -165,6 +166,7 @@ std::unique_ptr<SessionEntry> SessionTable::make_entry(const InstalledSession& s
   entry->members_.resize(static_cast<size_t>(entry->workers_) * static_cast<size_t>(session.shards));
   entry->audiences_.resize(static_cast<size_t>(session.shards));
   entry->last_heard = now;
+  entry->checks_elements_ = !limits_.sealed;
   entry->reply_.epoch = session.epoch;
   entry->reply_.job = session.job;
   entry->reply_.slots = static_cast<uint16_t>(session.slots);

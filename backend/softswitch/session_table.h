@@ -39,7 +39,7 @@ class SessionEntry {
   bool whole_chunks() const { return (reply_.flags & wire::kOpenWholeChunks) != 0; }
   bool exact() const { return (reply_.flags & wire::kOpenExact) != 0; }
   /// For the packets of an exact session.
-  wire::ChecksumRule checksum_rule() const { return {reply_.session_key, carrier_ != Carrier::kRdma}; }  // [RDMA-5]
+  wire::ChecksumRule checksum_rule() const { return {reply_.session_key, checks_elements_}; }
   /// The number of contributions that a slot keeps.
   size_t kept() const { return exact() ? static_cast<size_t>(workers_) : 0; }
   /// Whether a packet may have `bytes` bytes behind its header.
@@ -87,6 +87,7 @@ class SessionEntry {
   std::vector<Endpoint> members_;
   std::vector<std::vector<const Endpoint*>> audiences_;  // Shard -> elements of members_.
   WorkerSet left_;
+  bool checks_elements_ = true;          // False: cards or seals do. [RDMA-5, SEAL-19]
   Carrier carrier_ = Carrier::kPackets;  // The members' carrier; kTcp also for connections that they make.
 };
 
@@ -97,6 +98,7 @@ struct SessionLimits {
   bool exact = false;      // Grants exact sessions to opens that ask for them.
   bool suits_tcp = false;  // Replies recommend TCP.
   bool has_card = false;   // Members may use RDMA.
+  bool sealed = false;     // Links are.
   int max_jobs = kMaxJobs;
   // Quotas of a client, if the client of an open is known.
   int client_jobs = kMaxJobs;

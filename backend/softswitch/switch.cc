@@ -22,6 +22,7 @@ SessionLimits session_limits(const SwitchOptions& options) {
   limits.exact = !options.whole_chunks && !options.integers;
   limits.suits_tcp = options.suits_tcp;
   limits.has_card = options.has_card;
+  limits.sealed = options.sealed;
   limits.receive_buffer_bytes = options.receive_buffer_bytes;
   limits.lease = options.lease;
   limits.silence = options.silence;

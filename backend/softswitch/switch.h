@@ -39,6 +39,8 @@ struct SwitchOptions {
   bool suits_tcp = false;
   /// Members may use RDMA: answer_meets_by() is called before the first request.
   bool has_card = false;
+  /// Frames come and go over sealed links, where nothing else need check elements.
+  bool sealed = false;
   /// Receive buffer of the socket (TransportLimits.receive_buffer_bytes); slots are granted so that all workers'
   /// outstanding frames fit in it. 0: no bound.
   size_t receive_buffer_bytes = 0;

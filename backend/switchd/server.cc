@@ -376,6 +376,7 @@ Result<std::unique_ptr<SwitchServer>> SwitchServer::start(const ServerOptions& o
   if (Status status = add_card(options, &links.value()); !status.ok()) return status;
   softswitch::SwitchOptions switch_options = options.softswitch;
   switch_options.has_card = links->card != nullptr;
+  switch_options.sealed = options.seal.has_value();
   const size_t granted = links->udp->limits().receive_buffer_bytes;
   if (switch_options.receive_buffer_bytes == 0) switch_options.receive_buffer_bytes = granted;
   // A client is a host.

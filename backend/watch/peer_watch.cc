@@ -196,7 +196,8 @@ class PeerWatch::Server {
   void see_off(Peer* leaver) {
     leaver->farewell = true;
     for (Peer& peer : peers_) {
-      if (options_.tells_leaves && peer.rank >= 0 && &peer != leaver) peer.connection.send({PeerWord::kFarewell, leaver->rank, ""});
+      if (options_.tells_leaves && peer.rank >= 0 && &peer != leaver)
+        peer.connection.send({PeerWord::kFarewell, leaver->rank, ""});
     }
     if (options_.on_leave) options_.on_leave(leaver->rank);
   }

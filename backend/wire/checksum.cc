@@ -18,7 +18,7 @@ uint32_t checksum(ExactHeader header, ChecksumRule rule, const uint8_t* behind, 
   uint8_t head[kExactHeaderBytes];
   write_exact_header(header, head);
   const uint64_t seed = XXH3_64bits_withSeed(head, sizeof head, rule.session_key);
-  if (!rule.covers_elements) bytes = has_target(header) ? kTargetBytes : 0;  // [RDMA-5]
+  if (!rule.covers_elements) bytes = has_target(header) ? kTargetBytes : 0;  // [RDMA-5, SEAL-19]
   return static_cast<uint32_t>(XXH3_64bits_withSeed(behind, bytes, seed));
 }
 

@@ -13,7 +13,8 @@ namespace switchml::wire {
 /// The rule for the checksums of a session's packets.
 struct ChecksumRule {
   uint64_t session_key = 0;
-  /// Whether elements are covered too. Over RDMA cards check them, and the rule covers headers and targets. [RDMA-5]
+  /// Whether elements are covered too. Else the rule covers headers and targets: over RDMA cards check elements, over
+  /// sealed links tags do. [RDMA-5, SEAL-19]
   bool covers_elements = true;
 };
 

@@ -39,8 +39,8 @@ def parse():
     parser.add_argument(
         "--rates",
         type=options.list_of(options.rate_or_none),
-        default=[100, 1000, 0],
-        help="of a link, Mbit/s, or none; default: 100,1000,none",
+        default=[100, 0],
+        help="of a link, Mbit/s, or none; default: 100,none",
     )
     parser.add_argument(
         "--transports", type=options.list_of(transport), default=list(TRANSPORTS), help="default: udp,tcp"

@@ -89,6 +89,7 @@ BLOCKS = {
     "docs/protocol.md": [("0 ", DRAWING), ("grep -rnw SLOT-5", "as_it_is")],
     "docs/protocol-control.md": [(first, DRAWING) for first in ("+-", "+-", "Ethernet |", "+-")],
     "docs/protocol-exact.md": [("0 ", DRAWING), ("+---", DRAWING)],
+    "docs/protocol-seal.md": [("0 ", DRAWING)],
     "docs/quickstart.md": [
         ("sudo apt-get install", INSTALLS),
         ("make demo", "tests/setup/test_demo.py has its parts, and test_wheel.py makes the wheel"),

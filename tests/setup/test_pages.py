@@ -173,10 +173,12 @@ def do_switch_with_a_key(folder, text):
     (folder / "sealed.py").write_text(SEALED)
     command = [shutil.which(name, path=PATH), *options]
     with subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, text=True) as switch:
-        address = switch.stdout.readline().split()[-1]
-        used = used.replace("192.0.2.1:48879", address)
-        assert run(folder, f"{used}; torchrun --nproc_per_node 2 sealed.py").count("encryption on") == 2
-        switch.terminate()
+        try:
+            used = used.replace("192.0.2.1:48879", switch.stdout.readline().split()[-1])
+            shown = run(folder, f"{used}; python -m torch.distributed.run --nproc_per_node 2 sealed.py")
+        finally:
+            switch.terminate()
+    assert shown.count("encryption on") == 2, shown
 
 
 def need_controller():

@@ -84,6 +84,19 @@ TEST(StoreRendezvous, DoesNotSeeTheKeysOfTheTimeBefore) {
   EXPECT_EQ(opened(store, 1)->get("switch", soon(milliseconds(5))).status().code(), Code::kTimeout);
 }
 
+TEST(StoreRendezvous, ReadsSeveralKeysThatAreThere) {
+  const auto rank0 = opened(c10::make_intrusive<c10d::HashStore>(), 0);
+  ASSERT_TRUE(rank0->set("a", "1").ok());
+  EXPECT_FALSE(rank0->has_all({"a", "b"}).value());
+  EXPECT_EQ(rank0->get_all({"a", "b"}).status().code(), Code::kTimeout);
+  ASSERT_TRUE(rank0->set("b", "2").ok());
+  EXPECT_TRUE(rank0->has_all({"a", "b"}).value());
+  EXPECT_EQ(rank0->get_all({"b", "a"}).value(), (std::vector<std::string>{"2", "1"}));
+  const auto torn = opened(c10::make_intrusive<TornStore>("check"), 0);
+  EXPECT_EQ(torn->has_all({"a"}).status().code(), Code::kUnavailable);
+  EXPECT_EQ(torn->get_all({"a"}).status().code(), Code::kUnavailable);
+}
+
 TEST(StoreRendezvous, WaitsForAKeyThatComesLater) {
   const StoreRef store = c10::make_intrusive<c10d::HashStore>();
   const auto rank0 = opened(store, 0);

@@ -51,6 +51,23 @@ TEST(ExactSession, IsNeverWhatAControllerInstalls) {  // [EXACT-2]
   EXPECT_EQ(bench.sw.counters().dropped_kind.get(), 1U);
 }
 
+TEST(ExactSession, ElementsAreTheSealsToCheck) {  // [SEAL-19]
+  SwitchOptions options;
+  options.sealed = true;
+  Bench bench(options);
+  ExactJob exact(bench, 2);
+  const wire::ChecksumRule rule{exact.job.granted.session_key, false};
+  auto frame = exact_frame(floats(0, {1, 2}), exact.job.granted.job, exact.job.granted.epoch, rule);
+  frame[wire::kExactHeaderOffsetSlot + 1] ^= 1;
+  EXPECT_TRUE(exact.put(frame, 0).empty());
+  EXPECT_EQ(bench.sw.counters().dropped_checksum.get(), 1U) << "the header is covered";
+  frame[wire::kExactHeaderOffsetSlot + 1] ^= 1;
+  frame.back() ^= 1;
+  exact.put(frame, 0);
+  EXPECT_EQ(bench.sw.counters().dropped_checksum.get(), 1U);
+  EXPECT_EQ(bench.sw.counters().contributions_added.get(), 1U);
+}
+
 TEST(ExactSession, PaysForWhatItKeeps) {
   SwitchOptions options;
   options.slot_memory_bytes = 56 * SlotStore::slot_bytes(1024);
