@@ -10,12 +10,12 @@ namespace switchml::seal {
 void Initiator::before_sending(ByteView head, ByteView rest) {
   const bool is_request =
       head.size >= wire::kControlBytes && wire::kind_of(head.data) == static_cast<uint8_t>(wire::Kind::kRequest);
+  const bool is_repeat = !is_request && head.size > 1 && (head.data[1] & wire::kFlagRepeat) != 0;
   if (is_request) {
     note_silence(kSilence / 2);
     note_epoch(head);
-  } else if (head.size > 1 && (head.data[1] & wire::kFlagRepeat) != 0) {
-    note_silence(1);
   }
+  if (is_repeat) note_silence(1);
   if (current_ && current_->sender.sealed() >= kFramesPerChannel) wants_channel_ = true;  // [SEAL-13]
   if (!pending_ && (!current_ || wants_channel_)) {
     pending_.emplace(tools_.key, next_number_, tools_.random);
@@ -26,7 +26,7 @@ void Initiator::before_sending(ByteView head, ByteView rest) {
   wants_channel_ = false;
   if (!pending_) return;
   // The same until it is answered: more of them would be answered in vain. [SEAL-11]
-  due_ = due_ || !current_ || is_request || current_->sender.sealed() >= greeted_at_ + kRepeatAfter;
+  due_ = due_ || !current_ || is_request || is_repeat || current_->sender.sealed() >= greeted_at_ + kRepeatAfter;
   keep(head, rest);
 }
 
@@ -36,7 +36,7 @@ void Initiator::note_silence(uint64_t weight) {
   unheard_ += weight;
   if (unheard_ < most_unheard_) return;
   unheard_ = 0;
-  most_unheard_ = std::min(2 * most_unheard_, uint64_t{1} << 32);
+  most_unheard_ = std::min(2 * most_unheard_, kMostSilence);
   wants_channel_ = true;
 }
 

@@ -27,8 +27,9 @@ class Initiator {
   static constexpr size_t kKeptFrames = 4;
   static constexpr size_t kKeptBytes = 256;
   /// Silence of the other end, in repeated contributions, from which on it may have lost the channel; a request counts
-  /// as eight. Twice as much each time that an answer changes nothing.
+  /// as eight. Twice as much each time that an answer changes nothing, up to kMostSilence.
   static constexpr uint64_t kSilence = 16;
+  static constexpr uint64_t kMostSilence = 64;
   /// A greeting that is not answered while an older channel works is repeated after so many frames.
   static constexpr uint64_t kRepeatAfter = 1024;
 
