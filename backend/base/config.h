@@ -53,11 +53,11 @@ struct Config {
   /// switch), or "auto": shm where it can be had, and no switch, controller or faults are asked for; else udp, or tcp
   /// where links are fast (session/agreement.h). shm not together with those, tcp not with a controller.
   std::string transport = "auto";
-  /// SWITCHML_ENCRYPTION.
-  Encryption encryption = Encryption::kAuto;
   /// SWITCHML_SWITCH_KEY_FILE: the file with the key of the switches that are named, or a controller's, as
   /// parse_seal_key() reads it (seal/seal_key.h); empty: they have none.
   std::string switch_key_file;
+  /// SWITCHML_ENCRYPTION.
+  Encryption encryption = Encryption::kAuto;
   /// SWITCHML_PRECISION.
   Precision precision = Precision::kAuto;
   /// SWITCHML_SIGNIFICANT_BITS: of each term that an integer switch adds to a sum of floats (integer/width.h); 0..24,
