@@ -1,6 +1,7 @@
 """Where ranks run: as processes of this host, or on hosts of a network that is made for it (tests/netlab/star.py)."""
 
 import contextlib
+import os
 import pathlib
 import signal
 import sys
@@ -52,7 +53,9 @@ def network(hosts, rate, mtu, offload=False):
 
 
 def run(main):
-    """Runs a benchmark so that a signal or a failure leaves nothing behind, and a failure is a message."""
+    """Runs a benchmark so that a signal or a failure leaves nothing behind, and a failure is a message. Packets of
+    switchml are in the clear, as those of its peers are, where the environment does not say otherwise."""
+    os.environ.setdefault("SWITCHML_ENCRYPTION", "off")
     signals = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
     def stop(number, _):
