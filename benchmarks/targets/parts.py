@@ -287,7 +287,7 @@ PARTS = {
     ),
     "widths": Part(0.5, {"widths": ["widths", "--types", "bfloat16", "--data", "normal,gradients", "--bits", "auto"]}),
     "encryption": Part(
-        1, {"encryption": ["encryption", "--rates", "100,none", "--sizes", "64K,4M", "--rounds", 3]}, network=True
+        1, {"encryption": ["encryption", "--rates", "100,none", "--sizes", "1M,4M", "--rounds", 3]}, network=True
     ),
     "cpu": Part(
         1, {"cpu": ["allreduce", *WITHOUT_LIMIT, "--ranks", "2,4,8", "--sizes", "16M", "--iters", 20]}, network=True
