@@ -394,9 +394,7 @@ std::string SealedLink::take_error() {
 
 std::unique_ptr<Transport> seal_link(std::unique_ptr<Transport> below, const SealKey& key, SealEnd end,
                                      SealOptions options) {
-  // What OpenSSL lacks shows here, and not with the first frame.
-  seal::Greeting(seal::GreetingKey(key), 0, random_bytes);
-  seal::make_aes_gcm({}, seal::AeadUse::kSeal);
+  seal::require_openssl();  // Here, and not with the first frame.
   return std::make_unique<SealedLink>(std::move(below), key, end, std::move(options));
 }
 
