@@ -5,6 +5,7 @@
 
 #include "base/assert.h"
 #include "base/status.h"
+#include "seal/derive.h"
 #include "wire/layout.h"
 
 namespace switchml::seal {
@@ -19,7 +20,7 @@ struct FreeContext {
 
 /// Looked up once: a look-up takes longer than a short frame. Null: OpenSSL has none.
 const EVP_CIPHER* cipher() {
-  static EVP_CIPHER* const fetched = EVP_CIPHER_fetch(nullptr, "AES-256-GCM", nullptr);
+  static EVP_CIPHER* const fetched = prepare_openssl() ? EVP_CIPHER_fetch(nullptr, "AES-256-GCM", nullptr) : nullptr;
   return fetched;
 }
 

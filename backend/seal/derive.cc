@@ -12,6 +12,11 @@
 
 namespace switchml::seal {
 
+bool prepare_openssl() {
+  static const bool prepared = OPENSSL_init_crypto(OPENSSL_INIT_NO_ATEXIT, nullptr) == 1;
+  return prepared;
+}
+
 Hash hmac_sha256(ByteView key, std::initializer_list<ByteView> parts) {
   std::array<uint8_t, 256> all;
   size_t size = 0;
@@ -22,8 +27,8 @@ Hash hmac_sha256(ByteView key, std::initializer_list<ByteView> parts) {
   }
   Hash hash;
   unsigned length = kHashBytes;
-  const bool done =
-      HMAC(EVP_sha256(), key.data, static_cast<int>(key.size), all.data(), size, hash.data(), &length) != nullptr;
+  const bool done = prepare_openssl() && HMAC(EVP_sha256(), key.data, static_cast<int>(key.size), all.data(), size,
+                                              hash.data(), &length) != nullptr;
   wipe(all.data(), size);
   if (!done || length != kHashBytes) throw StatusError({Code::kUnsupported, "OpenSSL gives no HMAC-SHA256"});
   return hash;

@@ -11,6 +11,10 @@ namespace switchml::seal {
 inline constexpr size_t kHashBytes = 32;
 using Hash = std::array<uint8_t, kHashBytes>;
 
+/// Call it before anything else of OpenSSL: its exit handler would end what static objects still seal with. False:
+/// OpenSSL cannot be used. Thread-safe.
+bool prepare_openssl();
+
 /// The code of the parts, one behind the other: up to 256 bytes together. Throws StatusError where OpenSSL refuses.
 Hash hmac_sha256(ByteView key, std::initializer_list<ByteView> parts);
 

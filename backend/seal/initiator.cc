@@ -3,9 +3,15 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/random.h"
 #include "wire/packet.h"
 
 namespace switchml::seal {
+
+void require_openssl() {
+  Greeting(GreetingKey({}), 0, random_bytes);
+  make_aes_gcm({}, AeadUse::kSeal);
+}
 
 void Initiator::before_sending(ByteView head, ByteView rest) {
   const bool is_request =

@@ -18,6 +18,9 @@ struct Tools {
   MakeAead make_aead;
 };
 
+/// Throws StatusError (kUnsupported) where OpenSSL lacks anything that sealing takes.
+void require_openssl();
+
 /// Frames after which an initiator greets anew: far below kLastCounter, and what one key of AES-GCM may seal.
 inline constexpr uint64_t kFramesPerChannel = uint64_t{1} << 32;  // [SEAL-13]
 

@@ -10,6 +10,7 @@
 #include "base/siphash.h"
 #include "client/switch_address.h"
 #include "kernels/kernels.h"
+#include "seal/initiator.h"
 #include "seal/seal_key.h"
 #include "session/host_addresses.h"
 #include "session/shared_memory.h"
@@ -56,6 +57,18 @@ Status check_interface(const Config& config) {
   return config.interface.empty() ? Status() : announced_address(config.interface).status();
 }
 
+// Each rank's watch is sealed, from a thread that has no caller to tell.
+Status check_openssl() {
+  try {
+    seal::require_openssl();
+    return {};
+  } catch (const StatusError& error) {
+    return {error.status().code(), error.status().message() +
+                                       " on this host (openssl list -providers shows what it has), and ranks encrypt "
+                                       "how they watch over each other, whatever SWITCHML_ENCRYPTION says"};
+  }
+}
+
 // It tells keys apart, and nothing else of them.
 std::string hash_of(const SealKey& key) {
   SipKey half{};
@@ -94,6 +107,7 @@ Result<Blob> hello_of(const Config& config, const GroupInfo& group) {
   if (Status status = check_kernels(config); !status.ok()) return status;
   if (Status status = check_affinity(config); !status.ok()) return status;
   if (Status status = check_interface(config); !status.ok()) return status;
+  if (Status status = check_openssl(); !status.ok()) return status;
   const auto switch_key = named_key(config);
   if (!switch_key.ok()) return switch_key.status();
   Blob blob;

@@ -92,6 +92,10 @@ class PlaceAgreement {
                                           "of one of them (SWITCHML_INTERFACE)"};
     }
     if (!place->seal && place_.seals.switches) place->seal = seal_;
+    if (!place->seal && place_.seals.switches) {
+      return {Code::kMismatch, "switch " + place->name + " was announced without a key, though links to switches are " +
+                                   "encrypted: install the same switchml on all ranks"};
+    }
     place_.switches.push_back(std::move(place.value()));
     return {};
   }

@@ -79,6 +79,10 @@ bool ByteStream::pay() {
 ssize_t ByteStream::send(ByteView head, ByteView rest) {
   if (!pay()) return -1;
   if (head.size + rest.size == 0) return 0;
+  if (!seals_ && door_ != nullptr) {
+    errno = ENOTCONN;
+    return -1;
+  }
   if (!seals_) {
     iovec parts[] = {iovec_of(head), iovec_of(rest)};
     msghdr message{};

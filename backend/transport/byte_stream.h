@@ -22,7 +22,8 @@ class ByteStream {
   /// Takes a socket that connects to a door; nullopt: the door is not sealed. `first`, of up to kMost bytes or none,
   /// goes before all else, in a piece of its own. Not valid() where the door's half makes no keys.
   ByteStream(Fd fd, const std::optional<seal::StreamDoor>& door, seal::ByteView first);
-  /// Takes a connection that came in at a door, which must outlive it. Null: the door is not sealed.
+  /// Takes a connection that came in at a door, which must outlive it. Null: the door is not sealed. At a sealed one
+  /// nothing may be sent before the owner knows which rank comes in [SEAL-34]: before it has begun, send() fails.
   ByteStream(Fd fd, const seal::StreamDoorOwner* door) : fd_(std::move(fd)), door_(door) {}
 
   bool valid() const { return fd_.valid(); }

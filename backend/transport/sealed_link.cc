@@ -8,7 +8,6 @@
 #include <utility>
 #include <vector>
 
-#include "base/assert.h"
 #include "base/limits.h"
 #include "base/random.h"
 #include "seal/responder.h"
@@ -160,6 +159,8 @@ class SealedLink final : public TransportDecorator {
   void put(const TxFrame& frame, size_t position);
   void greet(Peer& peer, const TxFrame& frame, size_t position);
   void put_sealed(Peer& peer, seal::SealedSender* sender, const TxFrame& frame, size_t position);
+  // After frames that were refused a member's wait for their turn. A switch has others to send to.
+  bool holds_back() const { return refused_ && end_ == SealEnd::kMember; }
   bool has_room(size_t bytes);
   void emit(size_t bytes, const TxFrame& like, size_t position);
   void flush();
@@ -201,14 +202,17 @@ class SealedLink final : public TransportDecorator {
 size_t SealedLink::send(const TxFrame* frames, size_t count) {
   ++bursts_;
   refused_.reset();
-  for (size_t i = 0; i < count && !refused_; ++i) put(frames[i], i);
+  for (size_t i = 0; i < count && !holds_back(); ++i) put(frames[i], i);
   flush();
   // What is lost here was taken as far as the caller can see.
   return refused_.value_or(count);
 }
 
 void SealedLink::put(const TxFrame& frame, size_t position) {
-  SWITCHML_ASSERT(frame.target.bytes == 0);
+  if (frame.target.bytes != 0) {  // [SEAL-18]
+    error_ = to_string(*frame.to) + " names memory for a result, which no card writes where frames are encrypted";
+    return;
+  }
   const bool beside = goes_beside(frame);
   if (end_ == SealEnd::kSwitch && goes_down(frame)) {
     Peer* const peer = peers_.find(*frame.to, beside);
@@ -258,10 +262,10 @@ void SealedLink::put_sealed(Peer& peer, seal::SealedSender* sender, const TxFram
   emit(bytes, like, position);
 }
 
-/// Room for so many bytes in scratch memory. False: frames before were refused, so this one is not to leave.
+/// Room for so many bytes in scratch memory. False: this frame is not to leave.
 bool SealedLink::has_room(size_t bytes) {
   if (burst_.size() == kBurst || filled_ + bytes > scratch_bytes_) flush();
-  return !refused_;
+  return !holds_back();
 }
 
 void SealedLink::emit(size_t bytes, const TxFrame& like, size_t position) {
@@ -394,9 +398,7 @@ std::string SealedLink::take_error() {
 
 std::unique_ptr<Transport> seal_link(std::unique_ptr<Transport> below, const SealKey& key, SealEnd end,
                                      SealOptions options) {
-  // What OpenSSL lacks shows here, and not with the first frame.
-  seal::Greeting(seal::GreetingKey(key), 0, random_bytes);
-  seal::make_aes_gcm({}, seal::AeadUse::kSeal);
+  seal::require_openssl();  // Here, and not with the first frame.
   return std::make_unique<SealedLink>(std::move(below), key, end, std::move(options));
 }
 

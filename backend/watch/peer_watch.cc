@@ -98,6 +98,7 @@ class PeerWatch::Server {
     }
     tell_outgoing();
     for (Peer& peer : peers_) {
+      if (peer.rank < 0) continue;  // It may repeat what a rank came in with, and so have that one's keys. [SEAL-34]
       peer.connection.send({PeerWord::kFarewell, 0, ""});
       peer.connection.finish();
     }

@@ -99,6 +99,19 @@ def test_a_switch_without_a_key_is_an_error_where_encryption_is_asked_for():
             assert 'SWITCHML_ENCRYPTION="on" cannot be had' in text and "SWITCHML_SWITCH_KEY_FILE" in text, text
 
 
+def join_without_ciphers(rank):
+    if harness.this_rank() == rank:  # This library has no ciphers that are approved, as in a mode of some systems.
+        assert ctypes.CDLL("libcrypto.so.3").EVP_default_properties_enable_fips(None, 1) == 1
+    return join_wishing(("auto", "off", "auto"))
+
+
+@pytest.mark.parametrize("rank", (0, 1))
+def test_a_host_without_ciphers_is_an_error_on_all_ranks(rank):
+    with harness.fresh_pool(RANKS, join_group=False, with_gloo=False) as own:
+        for text in own.run(join_without_ciphers, rank):
+            assert "OpenSSL gives no" in text and "openssl list -providers" in text, text
+
+
 # ---- several hosts ----
 
 

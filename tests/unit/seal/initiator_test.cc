@@ -1,5 +1,7 @@
 #include "seal/initiator.h"
 
+#include <cstdlib>
+
 #include "seal/harness.h"
 
 namespace switchml::seal {
@@ -171,6 +173,21 @@ TEST_F(InitiatorTest, ItsOwnFramesDoNotComeBack) {
   make_channel();
   Frame frame = send(contribution_of());
   EXPECT_EQ(initiator.open(frame.data(), frame.size()), Verdict::kForged);
+}
+
+struct GreetsLast {
+  ~GreetsLast() { require_openssl(); }
+};
+
+// OpenSSL takes itself down at exit, unless it is told not to.
+TEST(OpensslDeathTest, ServesStaticObjectsThatEndAfterIt) {
+  testing::FLAGS_gtest_death_test_style = "threadsafe";  // A process where nothing has used OpenSSL.
+  const auto leave = [] {
+    static const GreetsLast last;
+    require_openssl();
+    std::exit(0);
+  };
+  EXPECT_EXIT(leave(), testing::ExitedWithCode(0), "");
 }
 
 }  // namespace

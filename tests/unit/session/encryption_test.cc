@@ -154,6 +154,16 @@ TEST(AgreementOnEncryption, OneRankWithoutInstructionsForAesIsEnoughForNone) {
   expect_sealed(agree_on_hosts("ab", on_hosts(Encryption::kOn), stores[1], without), true);
 }
 
+// It would be spoken to in the clear.
+TEST(AgreementOnEncryption, ASwitchThatIsAnnouncedWithoutAKeyIsRefused) {
+  MapStore store;
+  const Outcome outcome =
+      agree_on_hosts("ab", on_hosts(), store, {1, rank_key("switch", 0), [](Blob* said) { said->set("seal", ""); }});
+  ASSERT_FALSE(outcome.ranks[1].ok());
+  EXPECT_THAT(outcome.ranks[1].status().message(), HasSubstr("was announced without a key"));
+  EXPECT_FALSE(outcome.ranks[0].ok());
+}
+
 /// Ranks of one host, each with a wish of its own.
 Outcome agree_wishing(const std::vector<Encryption>& wishes) {
   MapStore store;

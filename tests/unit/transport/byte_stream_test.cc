@@ -81,6 +81,12 @@ TEST_P(ByteStreams, WhatTheyBeginWithComesByItself) {
   EXPECT_EQ(last, EAGAIN);
 }
 
+// [SEAL-34]
+TEST_P(ByteStreams, ASealedDoorSaysNothingBeforeItHasKeys) {
+  EXPECT_EQ(there.send(view_of("in the clear")), GetParam() ? -1 : 12);
+  EXPECT_EQ(received(here), GetParam() ? "" : "in the clear");
+}
+
 TEST_P(ByteStreams, CarryPartsOfEverySizeBothWays) {
   here.send({});
   ASSERT_EQ(received(there), kFirst);

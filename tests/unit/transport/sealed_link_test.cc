@@ -61,6 +61,28 @@ class Tap final : public TransportDecorator {
   const std::shared_ptr<Sent> sent_;
 };
 
+/// A network that takes nothing for one peer, as TCP does where that one has not read for long.
+class Stuck final : public TransportDecorator {
+ public:
+  explicit Stuck(std::unique_ptr<Transport> below) : TransportDecorator(*below), below_(std::move(below)) {}
+  size_t send(const TxFrame* frames, size_t count) override {
+    size_t refused = count;
+    for (size_t i = 0; i < count; ++i) {
+      if (is_stuck && *frames[i].to == peer) {
+        refused = std::min(refused, i);
+      } else {
+        below_->send(&frames[i], 1);
+      }
+    }
+    return refused;
+  }
+  Endpoint peer;
+  bool is_stuck = false;
+
+ private:
+  const std::unique_ptr<Transport> below_;
+};
+
 /// A member and a switch in one process, and an attacker that is in between.
 class SealedLinkTest : public testing::Test {
  protected:
@@ -108,6 +130,45 @@ TEST_F(SealedLinkTest, TheFirstFrameTakesOneRoundTripMore) {
   for (const auto& sent : {from_member, from_switch}) {
     for (const auto& [to, bytes] : *sent) EXPECT_TRUE(seal::is_sealed(bytes.data(), bytes.size()));
   }
+}
+
+// More than leaves at once.
+TEST_F(SealedLinkTest, AMemberThatDoesNotReadKeepsNoResultsFromOthers) {
+  auto network = std::make_unique<Stuck>(hub->attach());
+  Stuck& below = *network;
+  at_switch = seal_link(std::move(network), key_of(1), SealEnd::kSwitch);
+  make_channel();
+  const auto other = make(SealEnd::kMember, key_of(1), nullptr, from_member);
+  for (int i = 0; i < 2; ++i) {
+    send_all(*other, {up(0)}, at_switch->local());
+    arrived(*at_switch);
+    arrived(*other);
+  }
+  below.peer = member->local();
+  below.is_stuck = true;
+  const Endpoint to = other->local();
+  const Bytes result = down(1, 900);
+  std::vector<TxFrame> frames;
+  for (int i = 0; i < 1000; ++i) {
+    frames.push_back({result.data(), static_cast<uint32_t>(result.size()), i % 2 == 0 ? &below.peer : &to});
+  }
+  EXPECT_EQ(at_switch->send(frames.data(), frames.size()), 0u);
+  EXPECT_EQ(arrived(*other), std::vector<Bytes>(500, result));
+  EXPECT_TRUE(arrived(*member).empty());
+}
+
+// A member that names memory breaks a rule. The switch, which has other members, goes on. [SEAL-18]
+TEST_F(SealedLinkTest, AResultForNamedMemoryIsNotSent) {
+  make_channel();
+  const Endpoint to = member->local();
+  const Bytes result = down(1);
+  TxFrame frame{result.data(), static_cast<uint32_t>(result.size()), &to};
+  frame.target.bytes = 4;
+  EXPECT_EQ(at_switch->send(&frame, 1), 1u);
+  EXPECT_TRUE(arrived(*member).empty());
+  EXPECT_NE(at_switch->take_error(), "");
+  send_down(result);
+  EXPECT_EQ(arrived(*member), std::vector<Bytes>{result});
 }
 
 TEST_F(SealedLinkTest, NothingOfAFrameIsReadable) {

@@ -249,6 +249,23 @@ TEST_F(PeerWatchTest, ARankIsTakenOnceThoughItHasLeft) {
   EXPECT_EQ(server.connected(), 1);
 }
 
+// What repeats the first bytes of a rank's connection has its keys at the door. [SEAL-34]
+TEST_F(PeerWatchTest, WhoHasNotGreetedHearsNoFarewell) {
+  const auto answer = seal::answer_door(door->door(), random_bytes);
+  ASSERT_TRUE(answer);
+  const Fd stranger(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  {
+    PeerWatch server(options_of(0, 2, &zero), std::move(listener), door);
+    ASSERT_EQ(::connect(stranger.get(), as_sockaddr(address), address.size), 0);
+    ASSERT_EQ(::send(stranger.get(), answer->frame.data(), answer->frame.size(), 0),
+              static_cast<ssize_t>(answer->frame.size()));
+    const PeerWatch rank(options_of(1, 2, &one), address, door->door());  // comes after it
+    ASSERT_TRUE(comes_true([&] { return rank.connected() == 1; }));
+  }
+  char byte = 0;
+  EXPECT_EQ(::recv(stranger.get(), &byte, 1, 0), 0) << "it was closed without a word";
+}
+
 TEST_F(PeerWatchTest, WhoSpeaksBeforeItHasGreetedIsTurnedAway) {
   PeerWatch server(options_of(0, 3, &zero), std::move(listener), door);
   const Fd stranger(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
