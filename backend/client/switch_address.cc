@@ -7,10 +7,10 @@
 #include "base/option.h"
 #include "base/parse.h"
 #include "base/random.h"
-#include "base/secret.h"
 #include "engine/engine.h"
 #include "socket/address.h"
 #include "socket/sockaddr.h"
+#include "switchd/key_file.h"
 
 namespace switchml {
 
@@ -122,12 +122,8 @@ Result<std::vector<SwitchAddress>> named_switches(const Config& config, bool one
 
 Result<std::optional<SealKey>> named_key(const Config& config) {
   if (config.switch_key_file.empty()) return std::optional<SealKey>();
-  const std::string what = "SWITCHML_SWITCH_KEY_FILE=" + quoted(config.switch_key_file);
-  const auto text = read_private_secret(config.switch_key_file, what);
-  if (!text.ok()) return text.status();
-  const auto key = parse_seal_key(text.value());
-  return key.ok() ? Result<std::optional<SealKey>>(key.value())
-                  : Status(key.status().code(), what + ": " + key.status().message());
+  const auto key = read_key_file("SWITCHML_SWITCH_KEY_FILE", config.switch_key_file);
+  return key.ok() ? Result<std::optional<SealKey>>(key.value()) : key.status();
 }
 
 Result<SwitchAddress> embedded_switch(const Config& config, const Endpoint& own, bool one_host,

@@ -2,7 +2,7 @@
 
 #include "base/command_line.h"
 #include "base/limits.h"
-#include "base/secret.h"
+#include "switchd/key_file.h"
 
 namespace switchml {
 
@@ -83,13 +83,9 @@ std::vector<Option> table(CommandLine* line) {
 
 Status read_key(CommandLine* line) {
   if (line->key_file.empty()) return {};
-  const std::string what = "--key-file=\"" + line->key_file + "\"";
-  const auto digits = read_private_secret(line->key_file, what);
-  if (!digits.ok()) return digits.status();
-  const auto key = parse_seal_key(digits.value());
-  if (!key.ok()) return {Code::kInvalidArgument, what + ": " + key.status().message()};
-  line->server.seal = key.value();
-  return {};
+  const auto key = read_key_file("--key-file", line->key_file);
+  if (key.ok()) line->server.seal = key.value();
+  return key.ok() ? Status() : key.status();
 }
 
 Status check_agent(const AgentOptions& agent, bool insecure) {
