@@ -154,7 +154,8 @@ Status ControlClient::refusal(const wire::Reply& reply) const {
                                       "slot memory (--client-slots) as one may have; end another job of this host"};
     case ReplyStatus::kTooManyWorkers:
       return {Code::kInvalidArgument,
-              who + "takes groups of at most " + std::to_string(kMaxWorkers) + " ranks: use a smaller group"};
+              who + "does not take so many workers (ranks, or hosts of several ranks): a switch has up to " +
+                  std::to_string(kMaxWorkers) + ", a chip 64; use a smaller group"};
     case ReplyStatus::kPayloadUnsupported:
       return {Code::kInvalidArgument,
               who + "does not take this payload size: set SWITCHML_PAYLOAD higher (256 at least)"};

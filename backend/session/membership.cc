@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -15,8 +16,28 @@ namespace {
 
 constexpr Duration kCompareTime = milliseconds(980);
 constexpr Duration kCompareWait = milliseconds(700);
-constexpr Duration kCompareGlance = milliseconds(10);
+constexpr Duration kComparePause = milliseconds(2);  // Before the second look; doubled by each one.
 constexpr size_t kMostNews = 255;
+
+using Calls = std::vector<std::optional<std::string>>;
+
+/// Takes what these ranks have said; returns those that are still to be heard. By halves: as a rule all have said it,
+/// or few have not, and a request for each rank by each rank is more than a large group's store answers in time.
+std::vector<int> take_calls(Rendezvous& store, const std::string& topic, const std::vector<int>& ranks, Time end,
+                            Calls* calls) {
+  std::vector<std::string> keys;
+  for (const int rank : ranks) keys.push_back(rank_key(topic, rank));
+  const auto said = store.get_all(keys);
+  if (!said.ok() && said.status().code() != Code::kTimeout) return {};  // The store says no more.
+  for (size_t i = 0; said.ok() && i < ranks.size(); ++i) (*calls)[static_cast<size_t>(ranks[i])] = said.value()[i];
+  if (said.ok()) return {};
+  if (ranks.size() == 1 || monotonic_now() >= end) return ranks;
+  const auto middle = ranks.begin() + static_cast<std::ptrdiff_t>(ranks.size() / 2);
+  std::vector<int> unheard = take_calls(store, topic, {ranks.begin(), middle}, end, calls);
+  const std::vector<int> others = take_calls(store, topic, {middle, ranks.end()}, end, calls);
+  unheard.insert(unheard.end(), others.begin(), others.end());
+  return unheard;
+}
 
 }  // namespace
 
@@ -96,16 +117,18 @@ std::map<int, std::string> Membership::gone_ranks() const {
 std::string Membership::compare_calls(const std::string& mine) {
   const std::string topic = "call/" + std::to_string(comparisons_.fetch_add(1));
   const Time begin = monotonic_now();
-  std::vector<std::optional<std::string>> calls(static_cast<size_t>(group_.size));
+  Calls calls(static_cast<size_t>(group_.size));
   calls[static_cast<size_t>(group_.rank)] = mine;
   if (!store_.set(rank_key(topic, group_.rank), mine).ok()) return compare_sentence(calls);
+  std::vector<int> unheard;
   for (int rank = 0; rank < group_.size; ++rank) {
-    if (rank == group_.rank) continue;
-    // One silent rank uses the waiting time up; the others get a glance each as long as the second lasts.
+    if (rank != group_.rank) unheard.push_back(rank);
+  }
+  for (Duration pause = kComparePause; !unheard.empty(); pause *= 2) {
+    unheard = take_calls(store_, topic, unheard, begin + kCompareTime, &calls);
     const Time now = monotonic_now();
-    if (now >= begin + kCompareTime) break;
-    auto call = store_.get(rank_key(topic, rank), std::max(begin + kCompareWait, now + kCompareGlance));
-    if (call.ok()) calls[static_cast<size_t>(rank)] = call.value();
+    if (unheard.empty() || now >= begin + kCompareWait) break;
+    std::this_thread::sleep_for(std::min<Duration>(pause, begin + kCompareWait - now));
   }
   return compare_sentence(calls);
 }

@@ -13,6 +13,7 @@
 #include "session/host_addresses.h"
 #include "socket/address.h"
 #include "socket/close_on_fork.h"
+#include "socket/descriptor_limit.h"
 #include "socket/sockaddr.h"
 #include "transport/tcp_socket.h"
 
@@ -23,6 +24,7 @@ namespace {
 constexpr Duration kGreetingTime = seconds(1);  // An opening waits so long where rank 0 does not answer.
 constexpr Duration kGlance = microseconds(100);
 constexpr Duration kLookPause = milliseconds(500);
+constexpr size_t kSpareDescriptors = 64;           // For whatever else the process opens meanwhile.
 constexpr Duration kDeafTime = milliseconds(100);  // A rank that gives up does not ring.
 
 // Where rank 0 listens, as the rank that says `own` reaches it; an error: it does not.
@@ -58,6 +60,17 @@ bool is_over(const std::string& sign) {
   std::memcpy(address.sun_path + 1, sign.data(), sign.size());
   const auto size = static_cast<socklen_t>(sizeof(sa_family_t) + 1 + sign.size());
   return ::connect(fd.get(), reinterpret_cast<const sockaddr*>(&address), size) != 0 && errno == ECONNREFUSED;
+}
+
+// Each rank connects with this watch, and with the session's before this one ends. The usual soft limit is 1,024, for
+// the sake of programs that call select(); the hard one is far higher. `newest`: a descriptor; those below are taken.
+void allow_connections(int newest, const GroupInfo& group) {
+  const size_t wanted = static_cast<size_t>(newest) + 2 * static_cast<size_t>(group.size) + kSpareDescriptors;
+  const size_t allowed = allow_descriptors(wanted);
+  if (allowed >= wanted) return;
+  SWITCHML_LOG(kWarning) << group.name << ": rank 0 may have " << allowed << " descriptors, and a group of "
+                         << group.size << " ranks takes up to " << wanted
+                         << ": deaths may be noticed by timeouts only; raise its hard limit (ulimit -Hn)";
 }
 
 std::shared_ptr<const seal::StreamDoorOwner> make_door() {
@@ -171,6 +184,7 @@ void OpeningWatch::listen(Blob* hello) {
   const auto at = config_.interface.empty() ? any_endpoint(AF_INET) : announced_address(config_.interface);
   auto listener = at.ok() ? listen_tcp(at.value()) : Result<Fd>(at.status());
   if (!listener.ok()) return;
+  allow_connections(listener->get(), group_);
   auto door = make_door();
   hello->set("watch", to_string(local_endpoint(listener->get())));
   hello->set("watch_key", to_text(door->door()));

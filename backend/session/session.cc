@@ -17,7 +17,8 @@ Status check_group(const GroupInfo& group) {
   if (group.size < 1 || group.size > kMaxRanks || group.rank < 0 || group.rank >= group.size) {
     return {Code::kInvalidArgument, "rank " + std::to_string(group.rank) + " of a group of " +
                                         std::to_string(group.size) + ": a group has 1 to " + std::to_string(kMaxRanks) +
-                                        " ranks, counted from 0"};
+                                        " ranks, counted from 0" +
+                                        (group.size > kMaxRanks ? "; make smaller ones" : "")};
   }
   return {};
 }

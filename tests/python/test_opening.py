@@ -168,7 +168,7 @@ def test_a_rank_that_dies_while_the_first_group_opens_is_named_at_once(tmp_path,
 
 
 def test_a_group_that_is_too_large_is_refused_before_anybody_waits(tmp_path):
-    check_all(open_on_each(tmp_path, 1025, [{}]), "rank 0 of 1025", "a group has 1 to 1024 ranks")
+    check_all(open_on_each(tmp_path, 1025, [{}]), "rank 0 of 1025", "a group has 1 to 1024 ranks", "make smaller ones")
 
 
 def test_a_rank_that_never_joins_ends_in_an_error(tmp_path):

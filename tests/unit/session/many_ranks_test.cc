@@ -2,7 +2,6 @@
 // ranks before any of them waits. The hosts are this one, by other names, and the ranks are threads.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <sys/resource.h>
 
 #include <algorithm>
 #include <cmath>
@@ -17,6 +16,7 @@
 #include "kernels/exact_sum.h"
 #include "messages/messages.h"
 #include "open_sessions.h"
+#include "socket/descriptor_limit.h"
 
 namespace switchml {
 namespace {
@@ -26,13 +26,7 @@ using ::testing::HasSubstr;
 using Bytes = std::vector<uint8_t>;
 
 /// Ranks that are threads have the descriptors of all in one process.
-bool may_open(rlim_t descriptors) {
-  rlimit limit{};
-  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return false;
-  limit.rlim_cur = std::max(limit.rlim_cur, std::min(limit.rlim_max, descriptors));
-  return ::setrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur >= descriptors;
-}
-constexpr rlim_t kDescriptors = 2048;
+constexpr size_t kDescriptors = 2048;
 
 // ---- groups that are open ----
 
@@ -200,7 +194,8 @@ void expect_message(ManyRanks& group, int from, int to) {
 
 // The divisor is one that no header has. [PART-1, PART-3]
 TEST(ManyRanks, HaveTheBitsOfOneExactSum) {
-  if (!may_open(kDescriptors)) GTEST_SKIP() << "the process may open fewer than " << kDescriptors << " descriptors";
+  if (allow_descriptors(kDescriptors) < kDescriptors)
+    GTEST_SKIP() << "the process may open fewer than " << kDescriptors << " descriptors";
   ManyRanks group(hosts_of({80, 80}), Precision::kExact);
   ASSERT_TRUE(group.complete());
   EXPECT_EQ(group.sessions[0]->parameters().workers, 2);
@@ -221,7 +216,8 @@ TEST(ManyRanks, HaveTheBitsOfOneExactSum) {
 
 // As a subgroup of other ranks would be: on hosts that have unlike numbers of its ranks.
 TEST(ManyRanks, OfUnlikeHostsRoundTwice) {  // [ELANE-7, ELANE-8]
-  if (!may_open(kDescriptors)) GTEST_SKIP() << "the process may open fewer than " << kDescriptors << " descriptors";
+  if (allow_descriptors(kDescriptors) < kDescriptors)
+    GTEST_SKIP() << "the process may open fewer than " << kDescriptors << " descriptors";
   ManyRanks group(hosts_of({1, 2, 127}), Precision::kAuto);
   ASSERT_TRUE(group.complete());
   for (const ElementType type : {ElementType::kFloat32, ElementType::kFloat16}) {
@@ -237,7 +233,8 @@ TEST(ManyRanks, OfUnlikeHostsRoundTwice) {  // [ELANE-7, ELANE-8]
 
 // Small whole numbers, of which an integer switch rounds none; and on some places a value of all ranks or of one.
 TEST(ManyRanks, AddExactlyThroughIntegersWithWhatIsNotFinite) {  // [CALL-9, WORD-8, WORD-9]
-  if (!may_open(kDescriptors)) GTEST_SKIP() << "the process may open fewer than " << kDescriptors << " descriptors";
+  if (allow_descriptors(kDescriptors) < kDescriptors)
+    GTEST_SKIP() << "the process may open fewer than " << kDescriptors << " descriptors";
   constexpr size_t kRanks = 140, kCount = 2000;
   ManyRanks group(hosts_of({70, 70}), Precision::kInteger);
   ASSERT_TRUE(group.complete());

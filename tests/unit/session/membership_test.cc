@@ -6,9 +6,11 @@
 #include <future>
 #include <vector>
 
+#include "base/limits.h"
 #include "socket/address.h"
 #include "socket/sockaddr.h"
 #include "store/map_store.h"
+#include "store/store_exchange.h"
 #include "watch/peer_watch.h"
 
 namespace switchml {
@@ -61,6 +63,28 @@ TEST(Membership, RanksThatAreGoneAreKnownByHow) {
   ranks.note_gone(2, "rank 2 (h, process 9) is gone: killed");
   ranks.note_gone(2, "again");
   EXPECT_EQ(ranks.gone_ranks(), (std::map<int, std::string>{{2, "rank 2 (h, process 9) is gone: killed"}}));
+}
+
+/// Counts how often it is asked for several keys, or one.
+class CountingCalls : public MapStore {
+ public:
+  Result<std::vector<std::string>> get_all(const std::vector<std::string>& keys) override {
+    ++requests;
+    return MapStore::get_all(keys);
+  }
+  int requests = 0;
+};
+
+TEST(Membership, CallsOfManyRanksAreComparedWithFewRequests) {
+  CountingCalls store;
+  for (int rank = 1; rank < kMaxRanks; ++rank) {
+    if (rank == 700) continue;
+    ASSERT_TRUE(store.set(rank_key("call/0", rank), rank == 5 ? "barrier" : "a(1)").ok());
+  }
+  Membership ranks({0, kMaxRanks, "group g"}, store);
+  const std::string told = ranks.compare_calls("a(1)");
+  EXPECT_NE(told.find("; rank 5 called barrier; rank 700 did not say"), std::string::npos) << told;
+  EXPECT_LE(store.requests, 40);
 }
 
 TEST(Membership, WithoutAWatchNothingIsAwaitedOrTold) {
