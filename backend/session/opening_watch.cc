@@ -7,6 +7,7 @@
 #include <cerrno>
 #include <cstring>
 #include <thread>
+#include <utility>
 
 #include "base/log.h"
 #include "base/random.h"
@@ -169,14 +170,14 @@ StoreExchange::Bell OpeningWatch::bell() {
   const auto ring = [this] {
     if (watch_) watch_->tell("");
   };
-  return {ring, [this](Duration most, bool until_ring) { rest(most, until_ring); }};
+  return {ring, [this](Duration most, bool until_ring) { return rest(most, until_ring); }};
 }
 
-void OpeningWatch::rest(Duration most, bool until_ring) {
+bool OpeningWatch::rest(Duration most, bool until_ring) {
   const bool hears = until_ring && watch_ && watch_->connected() == 1;
   std::unique_lock<std::mutex> lock(mutex_);
   news_.wait_for(lock, hears ? std::max(most, kDeafTime) : most, [this] { return rung_ || !loss_.ok(); });
-  rung_ = false;
+  return std::exchange(rung_, false);
 }
 
 // Which hosts the others are on is not known yet. A group can do without.

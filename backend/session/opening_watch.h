@@ -55,7 +55,7 @@ class OpeningWatch {
   void meet_no_more() { meets_ = false; }
 
  private:
-  void rest(Duration most, bool until_ring);
+  bool rest(Duration most, bool until_ring);
   void listen(Blob* hello);
   void meet_rank_0();
   void look_for(int rank);

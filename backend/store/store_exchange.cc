@@ -15,6 +15,7 @@ namespace {
 const char* const kGaveUp = "switchml/gave_up";
 constexpr Duration kNewsTime = seconds(1);
 constexpr Duration kNewsPause = milliseconds(5);
+constexpr Duration kBehindRing = milliseconds(1);
 constexpr Duration kPartSlice = milliseconds(20);
 constexpr Duration kLostTime = milliseconds(500);  // A death is to be named within a second.
 
@@ -149,6 +150,7 @@ Result<std::string> StoreExchange::read(const std::string& topic, int rank, Time
   const bool gathers = group_.rank == 0;  // It alone looks so often.
   const Time begin = monotonic_now();
   Duration pause = kShortestPause;
+  bool rung = false;
   for (bool first = true;; first = false) {
     auto text = store_.get(key, Time());
     if (text.ok()) return text;
@@ -159,13 +161,17 @@ Result<std::string> StoreExchange::read(const std::string& topic, int rank, Time
     if (!first || (failed_ && !failed_().ok())) {
       if (Status end = ended(); !end.ok()) return end;
     }
-    rest(std::min<Duration>(pause, deadline - now), rank == 0);
+    // TCPStore does not wait until a word is there: it may come behind its ring, which is not repeated.
+    if (rung) pause = std::max<Duration>(pause, kBehindRing);
+    rung = rest(std::min<Duration>(pause, deadline - now), rank == 0 && !rung);
     pause = std::min<Duration>(pause * 2, longest_pause(now - begin) / (gathers ? 5 : 1));
   }
 }
 
-void StoreExchange::rest(Duration most, bool until_ring) const {
-  bell_.rest ? bell_.rest(most, until_ring) : std::this_thread::sleep_for(most);
+bool StoreExchange::rest(Duration most, bool until_ring) const {
+  if (bell_.rest) return bell_.rest(most, until_ring);
+  std::this_thread::sleep_for(most);
+  return false;
 }
 
 // Nothing of several ranks where not all have said it; one is awaited.

@@ -50,8 +50,9 @@ class StoreExchange {
   struct Bell {
     /// Rank 0: all are to look.
     std::function<void()> ring;
-    /// Sleeps so long, and longer where rank 0 is to ring (`until_ring`), but no longer than until it does.
-    std::function<void(Duration most, bool until_ring)> rest;
+    /// Sleeps so long, and longer where rank 0 is to ring (`until_ring`), but no longer than until it does. Returns
+    /// whether it has.
+    std::function<bool(Duration most, bool until_ring)> rest;
   };
   void use(Bell bell) { bell_ = std::move(bell); }
   /// Why waiting is of no use any more, for a wait for something else than others' words; else ok.
@@ -65,7 +66,7 @@ class StoreExchange {
   Status read_some(const std::string& topic, int first, int count, Time deadline, std::vector<std::string>* texts);
   static std::vector<std::string> keys_of(const std::string& topic, int first, int count);
   Status note_missing(const std::string& topic, int first, int count, std::vector<int>* missing);
-  void rest(Duration most, bool until_ring) const;
+  bool rest(Duration most, bool until_ring) const;
   Status unreadable(const Status& why);
   std::string missing_message(const std::vector<int>& ranks, Duration waited) const;
 

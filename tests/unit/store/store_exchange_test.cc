@@ -94,6 +94,7 @@ TEST_F(Roll, WhatIsThereIsReadAtOnceAndTheRestAsItComes) {
   roll_.use({nullptr, [this](Duration, bool) {
                say(1, "t", Blob());
                say(2, "t", Blob());
+               return false;
              }});
   EXPECT_EQ(roll_.hear_all("t", kNever)->size(), 4U);
 }
@@ -112,11 +113,26 @@ TEST_F(Roll, WhoWaitsForRankZeroRestsUntilThatRings) {
                } else {
                  say(2, "t", Blob());
                }
+               return until_ring;
              }});
   EXPECT_TRUE(other.hear("t", 0, "speak", kNever).ok());
   EXPECT_TRUE(other.hear("t", 2, "speak", kNever).ok());
   EXPECT_EQ(rests, (std::vector<bool>{true, false}));
   EXPECT_EQ(rung, 1);
+}
+
+// Rank 0's word may come behind its ring.
+TEST_F(Roll, WhoFindsNoWordAfterARingLooksAgainSoon) {
+  const GroupInfo one = info(1);
+  StoreExchange other(store_, one);
+  std::vector<bool> rests;
+  other.use({nullptr, [&](Duration, bool until_ring) {
+               rests.push_back(until_ring);
+               if (rests.size() == 4) say(0, "t", Blob());
+               return until_ring;
+             }});
+  EXPECT_TRUE(other.hear("t", 0, "speak", kNever).ok());
+  EXPECT_EQ(rests, (std::vector<bool>{true, false, true, false}));
 }
 
 TEST_F(Roll, AnErrorNamesItsRank) {
