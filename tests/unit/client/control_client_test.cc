@@ -164,7 +164,7 @@ TEST(ControlClient, EveryRefusalSaysWhoAndWhatToDo) {
       {ReplyStatus::kNoSlots, Code::kUnavailable, "no slot memory left"},
       {ReplyStatus::kNoJobs, Code::kUnavailable, "no job number left"},
       {ReplyStatus::kQuota, Code::kUnavailable, "gives this host no more"},
-      {ReplyStatus::kTooManyWorkers, Code::kInvalidArgument, "at most 128 ranks"},
+      {ReplyStatus::kTooManyWorkers, Code::kInvalidArgument, "so many workers"},
       {ReplyStatus::kPayloadUnsupported, Code::kInvalidArgument, "SWITCHML_PAYLOAD"},
       {ReplyStatus::kUnknownSession, Code::kUnavailable, "does not know this job"},
       {ReplyStatus::kNotMember, Code::kUnavailable, "refused to open (not a member)"},
