@@ -21,7 +21,6 @@ namespace switchml {
 
 namespace {
 
-using seal::ByteView;
 using seal::kSealBytes;
 using Verdict = seal::SealedReceiver::Verdict;
 
