@@ -26,6 +26,7 @@ using Calls = std::vector<std::optional<std::string>>;
 std::vector<int> take_calls(Rendezvous& store, const std::string& topic, const std::vector<int>& ranks, Time end,
                             Calls* calls) {
   std::vector<std::string> keys;
+  keys.reserve(ranks.size());
   for (const int rank : ranks) keys.push_back(rank_key(topic, rank));
   const auto said = store.get_all(keys);
   if (!said.ok() && said.status().code() != Code::kTimeout) return {};  // The store says no more.
