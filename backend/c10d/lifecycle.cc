@@ -41,7 +41,10 @@ std::vector<std::string> ordered(
 /// "1_3".
 std::string joined(const std::vector<int>& ranks) {
   std::string text;
-  for (const int rank : ranks) text += (text.empty() ? "" : "_") + std::to_string(rank);
+  for (const int rank : ranks) {
+    if (!text.empty()) text += '_';
+    text += std::to_string(rank);
+  }
   return text;
 }
 

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <future>
 #include <random>
 #include <utility>
 
@@ -183,7 +184,9 @@ TEST(ShareFailovers, WhateverHappensEachSumIsRight) {
   Planned planned(4);
   planned.controller.plan({planned.at(0), planned.at(1)});
   std::atomic<bool> over{false};
+  std::promise<void> opened;  // A group that is still opening ends with its switch.
   std::thread trouble([&] {
+    opened.get_future().wait_for(seconds(60));
     for (int event = 0; event < 6; ++event) {
       const size_t lost = random() % 4;
       const size_t first = random() % 4;
@@ -198,7 +201,7 @@ TEST(ShareFailovers, WhateverHappensEachSumIsRight) {
     over = true;
   });
   const auto there = at_switches(planned, {2, 3});
-  planned.run({{nothing, [&](Session& session) { return over && there(session); }}});
+  planned.run({{[&] { opened.set_value(); }, [&](Session& session) { return over && there(session); }}});
   trouble.join();
 }
 
